@@ -1,168 +1,239 @@
-"""One table of how well compound figures are taken apart: panels, labels, captions, citances.
+"""How well compound figures are taken apart: panels, labels, captions, citances, and baselines.
 
-    python benchmarks/compound.py                               # drawn figures alone
     python benchmarks/compound.py --shared ../shared/data --out /tmp/compound
+    python benchmarks/compound.py --figures 0 --gold DIR          # figures of your own
+    python benchmarks/compound.py write FOLDER                    # drawn figures with their truth
+    python benchmarks/compound.py score FOLDER PREDICTIONS.jsonl  # those of another method
 
-Panels are found end to end: labels are read in the image, the caption's labels are known. ``alone``
-leaves the read labels out, ``given`` takes the true ones. With ``--out`` the table is written there
-as Markdown, and a picture of drawn figures that fail, stratum by stratum.
+Sets: drawn figures (``biovl.sample.compound``), hand-made cases of published figures (``--shared``:
+``cases`` and ``benchmarks/gold``), and folders in the same form (``--gold``). Each has one row per
+method; ours has one per fold of articles as well. With ``--out`` the tables are written there, and
+pictures of the figures that fail, by what is wrong: true panels green, found ones red.
 """
 
 import argparse
-import hashlib
-import io
-import json
-import sys
-import tarfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+import compound_cases as cases
+import compound_methods as methods
+import compound_scores as scores
+from compound_cases import Case
+from compound_methods import Method, Prediction
+from compound_scores import Metric, Scored
 from PIL import Image, ImageDraw
 
-from biovl.articles.subcaptions.splitting import split_caption
-from biovl.images.boxes import Box, PanelFound
-from biovl.images.labels.reading import Label, read_labels
-from biovl.images.matching import match
-from biovl.images.panels.splitting import split_figure
-from biovl.sample.compound.figures import make_compound
-from biovl.sample.compound.metrics import (
-    Counts,
-    Scored,
-    alignment_counts,
-    average_precision,
-    box_counts,
-    imageclef_accuracy,
-)
+from biovl.images.labels.reading import read_labels
 from biovl.sample.compound.strata import STRATA
+from biovl.split.config import default
 
-COLUMNS = (
-    *("figures", "F1@.5", "mAP@.5", "ImageCLEF", "count exact", "all right", "alignment F1"),
-    *("F1 alone", "F1 given", "split ms", "read ms"),
-)
-_CELL, _PICTURES = 300, 4
-_NONE = Counts(0, 0, 0)
+GOLD = Path(__file__).parent / "gold"
+_CELL_PX, _PICTURES = 420, 16
+Failed = list[tuple[Case, Prediction, Scored]]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A figure and its true panels."""
-
-    name: str
-    pixels: np.ndarray
-    caption: str
-    panels: tuple[tuple[str | None, Box, Box | None], ...]
-    """Label, box, label box."""
-
-    @property
-    def boxes(self) -> list[Box]:
-        return [box for _, box, _ in self.panels]
-
-    @property
-    def labels(self) -> list[str]:
-        return list(dict.fromkeys(label for label, _, _ in self.panels if label))
-
-
-@dataclass
-class Table:
-    """The sums of one set of figures."""
-
-    figures: int = 0
-    panels: Counts = _NONE
-    alone: Counts = _NONE
-    given: Counts = _NONE
-    alignment: Counts = _NONE
-    accuracy: float = 0.0
-    exact: int = 0
-    right: int = 0
-    split_s: float = 0.0
-    read_s: float = 0.0
-    ranked: list[tuple[list[Scored], list[Box]]] = field(default_factory=list)
-    failed: list[tuple[Case, list[PanelFound]]] = field(default_factory=list)
-
-    def add(self, case: Case) -> None:
-        """Take one figure apart, and count."""
-        expected = split_caption(case.caption).labels() if case.caption else tuple(case.labels)
-        start = time.process_time()
-        labels = read_labels(case.pixels, expected=expected)
-        read = time.process_time()
-        found = split_figure(case.pixels, labels=labels, expected=expected)
-        self.read_s += read - start
-        self.split_s += time.process_time() - read
-        counts = box_counts([panel.box for panel in found], case.boxes)
-        self.figures += 1
-        self.panels += counts
-        self.accuracy += imageclef_accuracy([panel.box for panel in found], case.boxes)
-        self.exact += counts.found == counts.true
-        self.right += counts.hits == counts.found == counts.true
-        self.ranked.append(([Scored(p.box, p.confidence) for p in found], case.boxes))
-        named = [(panel.label, panel.panel.box) for panel in match(found, expected).panels]
-        self.alignment += alignment_counts(named, [(name, box) for name, box, _ in case.panels])
-        true = [Label(name, at, 0.9) for name, _, at in case.panels if name and at]
-        for labels, attribute in (([], "alone"), (true, "given")):
-            boxes = [p.box for p in split_figure(case.pixels, labels=labels, expected=expected)]
-            setattr(self, attribute, getattr(self, attribute) + box_counts(boxes, case.boxes))
-        if counts.hits < max(counts.found, counts.true):
-            self.failed.append((case, found))
-
-    def row(self) -> list[str]:
-        """Return the values of ``COLUMNS``."""
-        many = max(self.figures, 1)
-        shares = (
-            *(self.panels.f1, average_precision(self.ranked), self.accuracy / many),
-            *(self.exact / many, self.right / many, self.alignment.f1),
-            *(self.alone.f1, self.given.f1),
-        )
-        times = (1000 * self.split_s / many, 1000 * self.read_s / many)
-        return [str(self.figures), *(f"{v:.3f}" for v in shares), *(f"{v:.0f}" for v in times)]
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
+    parser.add_argument("--shared", type=Path, help="folder with cases/, packages/ and nxml.tar.gz")
+    parser.add_argument("--gold", type=Path, nargs="*", default=[], help="folders of cases")
+    parser.add_argument("--figures", type=int, default=20, help="drawn for each stratum")
+    parser.add_argument("--strata", nargs="+", default=list(STRATA), choices=STRATA)
+    parser.add_argument("--by", default="fold", choices=("fold", "publisher"))
+    parser.add_argument("--detector", default=default().detector, help="folder of train_detector")
+    parser.add_argument("--exsclaim", type=Path, help="checkout of MaterialEyes/exsclaim")
+    parser.add_argument("--ours-only", action="store_true", help="leave out the baselines")
+    parser.add_argument("--resamples", type=int, default=1000, help="of articles; 0: no intervals")
+    parser.add_argument("--out", type=Path, help="folder for the tables and pictures")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("write").add_argument("folder", type=Path)
+    score = commands.add_parser("score")
+    score.add_argument("folder", type=Path)
+    score.add_argument("predictions", type=Path)
+    options = parser.parse_args()
+    if options.command == "write":
+        print(cases.write(_drawn(options), options.folder), "figures")
+        return
+    failed: Failed = []
+    sections = list(_sections(options, failed))
+    head = f"compound figures, version {cases.VERSION}, drawn from seed {cases.FIRST_SEED}"
+    text = "\n\n".join([head, *sections])
+    print(text)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "compound.md").write_text(text + "\n")
+        pictures(failed, options.out)
 
 
-def drawn(stratum: str, figures: int) -> Iterator[Case]:
-    """Yield drawn figures. Their seeds begin where those used for training and trials end."""
-    for seed in range(50_000, 50_000 + figures):
-        figure = make_compound(seed, stratum)
-        panels = tuple((panel.label, panel.box, panel.label_box) for panel in figure.panels)
-        yield Case(f"{stratum} {seed}", figure.pixels, figure.caption, panels)
+class _Plain(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    pass
 
 
-def published(shared: Path) -> Iterator[tuple[bool, Case]]:
-    """Yield real figures with panels drawn by hand, and whether they are of the first half."""
-    for line in (shared / "cases" / "panels.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        with tarfile.open(shared / "packages" / f"{row['package']}.tar.gz") as archive:
-            member = next(m for m in archive.getmembers() if Path(m.name).name == row["image"])
-            stream = archive.extractfile(member)
-            if stream is None:
-                raise FileNotFoundError(f"{row['package']} has no file {row['image']}")
-            pixels = np.asarray(Image.open(io.BytesIO(stream.read())).convert("RGB"))
-        panels = tuple(
-            (panel["label"], Box(*panel["box"]), Box(*panel["label_box"]))
-            if panel["label_box"]
-            else (panel["label"], Box(*panel["box"]), None)
-            for panel in row["panels"]
-        )
-        is_first = hashlib.blake2b(row["package"].encode()).digest()[0] % 2 == 0
-        yield is_first, Case(row["image"], pixels, row["caption"], panels)
+def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
+    """Yield the tables."""
+    if options.command == "score":
+        other = methods.from_file(options.predictions)
+        articles = cases.Articles(None)
+        yield from _figures(options, {options.predictions.stem: other}, articles, failed)
+        return
+    propose = None
+    if options.detector:
+        import torch
+
+        from biovl.split.detector.detector import Detector
+
+        torch.set_num_threads(1)  # Times are those of one CPU.
+        propose = Detector.load(options.detector).propose
+    named: dict[str, Method] = {"biovl": methods.ours(propose)}
+    if not options.ours_only:
+        named["X-Y cut"] = methods.xy_cut
+        if propose:
+            named["detector alone"] = methods.detector(propose)
+    articles = cases.Articles(options.shared)
+    yield from _figures(options, named, articles, failed)
+    if options.shared or options.gold:
+        yield _captions(options, articles)
+        yield _citances(options, articles)
 
 
-def panel_tables(shared: Path | None, figures: int, strata: Sequence[str]) -> dict[str, Table]:
-    """Return the counts by set of figures."""
-    tables: dict[str, Table] = {}
-    if shared:
-        for is_first, case in published(shared):
-            half = "published, first half" if is_first else "published, second half"
-            tables.setdefault(half, Table()).add(case)
-            tables.setdefault("published, goal's labels", Table()).add(
-                Case(case.name, case.pixels, "", case.panels)
-            )
-    for stratum in strata:
-        table = tables.setdefault(stratum, Table())
-        for case in drawn(stratum, figures):
-            table.add(case)
-        print(stratum, *table.row(), file=sys.stderr, flush=True)
-    return tables
+def _drawn(options: argparse.Namespace) -> Iterator[Case]:
+    for stratum in options.strata:
+        yield from cases.drawn(stratum, options.figures)
+
+
+def _folders(options: argparse.Namespace) -> list[Path]:
+    if options.command == "score":
+        return [options.folder]
+    return [*([GOLD] if options.shared and GOLD.exists() else []), *options.gold]
+
+
+def _figures(
+    options: argparse.Namespace,
+    named: Mapping[str, Method],
+    articles: cases.Articles,
+    failed: Failed,
+) -> Iterator[str]:
+    real: list[Iterable[Case]] = [cases.read_shared(options.shared)] if options.shared else []
+    real += [cases.read(folder, articles) for folder in _folders(options)]
+    found: list[tuple[str, str, Scored]] = []
+    for case in (case for one in real for case in one):
+        found += _of_case(case, named, failed, groups=_groups(case, options.by))
+    yield "Published figures\n\n" + _panels(found, options.resamples)
+    if options.command == "score":
+        return
+    if "biovl" in named:
+        yield _labels(found, options.resamples)
+    if options.figures:
+        drawn: list[tuple[str, str, Scored]] = []
+        for case in _drawn(options):
+            drawn += _of_case(case, named, failed, groups=[case.set, "all drawn"])
+        yield "Drawn figures\n\n" + _panels(drawn, 0)
+        yield _labels(drawn, 0)
+        found += drawn
+    sets = scores.grouped((group, one) for group, name, one in found if name == next(iter(named)))
+    for name, one in sets.items():
+        if "," not in name and (name == "all drawn" or name not in STRATA):
+            head = ["confidence", "cut", "share cut", "share right", "what is wrong"]
+            yield f"By confidence: {name}\n\n" + markdown(head, scores.reliability(one))
+
+
+def _groups(case: Case, by: str) -> list[str]:
+    part = f"fold {cases.fold_of(case.article)}" if by == "fold" else case.publisher or "unknown"
+    return [case.set, f"{case.set}, {part}"]
+
+
+def _of_case(
+    case: Case, named: Mapping[str, Method], failed: Failed, *, groups: Sequence[str]
+) -> Iterator[tuple[str, str, Scored]]:
+    """Yield group, method and scores of a figure."""
+    for number, (name, method) in enumerate(named.items()):
+        prediction = method(case)
+        one = scores.scored(case, prediction)
+        values = {**one.values, "figures": 1}
+        if number == 0:
+            if name == "biovl":
+                for how, labels in (("told", case.labels), ("untold", ())):
+                    read = read_labels(case.pixels, expected=labels)
+                    values |= scores.label_values(how, read, case.panels)
+            if one.wrong:
+                failed.append((case, prediction, one))
+        one = replace(one, values=values)
+        for group in groups if number == 0 else [g for g in groups if "," not in g]:
+            yield group, name, one
+
+
+def _panels(found: Sequence[tuple[str, str, Scored]], resamples: int) -> str:
+    return _table(found, scores.PANELS, resamples, count="figures")
+
+
+def _labels(found: Sequence[tuple[str, str, Scored]], resamples: int) -> str:
+    mine = [one for one in found if one[1] == "biovl"]
+    return "Printed labels\n\n" + _table(mine, scores.LABELS, resamples, count="told true")
+
+
+def _table(
+    found: Sequence[tuple[str, str, Scored]],
+    metrics: Mapping[str, Metric],
+    resamples: int,
+    *,
+    count: str,
+) -> str:
+    """Return a row per group and method."""
+    table = []
+    for group, ones in scores.grouped(
+        (f"{group}|{name}", one) for group, name, one in found
+    ).items():
+        many = sum(one.values.get(count, 0) for one in ones)
+        drawn_again = 0 if ", " in group else resamples
+        row = [scores.cell(ones, metric, resamples=drawn_again) for metric in metrics.values()]
+        table.append([*group.split("|"), f"{many:.0f}", *row])
+    return markdown(
+        ["set", "method", count.removeprefix("told ").replace("true", "labels"), *metrics],
+        sorted(table, key=lambda row: row[:1]),
+    )
+
+
+def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
+    every: list[cases.CaptionCase] = []
+    if options.shared:
+        every += cases.read_captions(options.shared / "cases", articles)
+        every += cases.read_zou(options.shared / "cases")
+    for folder in _folders(options):
+        every += cases.read_captions(folder, articles)
+    named: dict[str, methods.CaptionMethod] = {"biovl": methods.our_caption}
+    if not options.ours_only:
+        named["whole caption"] = methods.whole_caption
+        if options.exsclaim:
+            named["EXSCLAIM"] = methods.exsclaim(options.exsclaim)
+    found = []
+    for case in every:
+        for name, method in named.items():
+            start = time.process_time()
+            texts, own = method(case)
+            spent = 1000 * (time.process_time() - start)
+            values = {**scores.caption_values(case, texts, own), "cpu_ms": spent}
+            one = scores.plain(case.article, values)
+            found.append((case.set, name, one))
+            if name == "biovl" and case.set != "zou":
+                found.append((f"{case.set}, fold {cases.fold_of(case.article)}", name, one))
+    return "Captions\n\n" + _table(found, scores.CAPTIONS, options.resamples, count="captions")
+
+
+def _citances(options: argparse.Namespace, articles: cases.Articles) -> str:
+    every: list[cases.CitanceCase] = []
+    for folder in [*([options.shared / "cases"] if options.shared else []), *_folders(options)]:
+        every += cases.read_citances(folder, articles)
+    named: dict[str, Callable[[str], methods.Cited]] = {"biovl": methods.grammar}
+    if not options.ours_only:
+        named["plain pattern"] = methods.plain_pattern
+    found = []
+    for case in every:
+        for name, method in named.items():
+            values = scores.counts_of(method(case.sentence), case.cited)
+            found.append((case.set, name, scores.plain(case.article, values)))
+    return "Citances\n\n" + _table(found, scores.CITANCES, options.resamples, count="sentences")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -171,71 +242,42 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def text_tables(shared: Path) -> str:
-    """Return what the benchmarks of captions, citances and labels say of the real cases."""
-    import compound_captions
-    import compound_citances
-    import compound_labels
-
-    parts = []
-    for module in (compound_captions, compound_citances):
-        scores: dict[str, dict[str, float]] = module.scores(shared)
-        head = list(next(iter(scores.values())))
-        rows = [[name, *(f"{row[key]:.3f}" for key in head)] for name, row in scores.items()]
-        parts.append(markdown([module.__name__.removeprefix("compound_"), *head], rows))
-    rows = []
-    for name, (told, untold) in compound_labels.scores(shared, strata=()).items():
-        values = (told.recall, told.precision, untold.recall, untold.precision)
-        rows.append([name, *(f"{value:.3f}" for value in values), f"{told.cpu_ms:.0f}"])
-    head = ["labels", "recall", "precision", "recall untold", "precision untold", "ms"]
-    return "\n\n".join([*parts, markdown(head, rows)])
-
-
-def pictures(tables: dict[str, Table], out: Path) -> None:
-    """Draw the first failures of every drawn stratum: true panels green, found ones red."""
-    for name, table in tables.items():
-        if name in STRATA and table.failed:
-            shown = table.failed[:_PICTURES]
-            sheet = Image.new("RGB", (_CELL * len(shown), _CELL), "white")
-            for number, (case, found) in enumerate(shown):
-                sheet.paste(_drawn_over(case, found), (_CELL * number, 0))
-            sheet.quantize(64).save(out / f"compound_{name}.png", optimize=True)
+def pictures(failed: Failed, out: Path) -> None:
+    """Draw the figures that fail on one sheet per kind, and list them all in ``failed.md``."""
+    lines = []
+    for kind in scores.KINDS:
+        ones = [one for one in failed if one[2].wrong == kind]
+        # Published figures first; of drawn ones, some of each stratum.
+        ones.sort(key=lambda one: (one[0].set in STRATA, one[0].name.rpartition("-")[2]))
+        for case, prediction, _ in ones:
+            lines.append([kind, case.set, case.name, f"{prediction.confidence:.2f}"])
+        shown = ones[:_PICTURES]
+        if not shown:
+            continue
+        sheet = Image.new("RGB", (_CELL_PX * 4, _CELL_PX * (-(-len(shown) // 4))), "white")
+        for number, (case, prediction, _) in enumerate(shown):
+            at = _CELL_PX * (number % 4), _CELL_PX * (number // 4)
+            sheet.paste(_drawn_over(case, prediction), at)
+        sheet.save(out / f"failed_{kind.replace(' ', '_')}.png")
+    table = markdown(["wrong", "set", "figure", "confidence"], lines)
+    (out / "failed.md").write_text(table + "\n")
 
 
-def _drawn_over(case: Case, found: Sequence[PanelFound]) -> Image.Image:
+def _drawn_over(case: Case, found: Prediction) -> Image.Image:
     height, width = case.pixels.shape[:2]
-    scale = (_CELL - 8) / max(height, width)
+    scale = (_CELL_PX - 24) / max(height, width)
     size = max(round(width * scale), 1), max(round(height * scale), 1)
-    image = Image.fromarray(case.pixels).resize(size)
-    draw = ImageDraw.Draw(image)
-    for box, colour, line in (
-        *((box, "lime", 4) for box in case.boxes),
-        *((panel.box, "red", 2) for panel in found),
-    ):
-        ends = (box.x0 * scale, box.y0 * scale, box.x1 * scale - 1, box.y1 * scale - 1)
-        draw.rectangle(ends, outline=colour, width=line)
-    return image
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shared", type=Path, help="folder with cases/ and packages/")
-    parser.add_argument("--figures", type=int, default=20, help="drawn for each stratum")
-    parser.add_argument("--strata", nargs="+", default=list(STRATA), choices=STRATA)
-    parser.add_argument("--out", type=Path, help="folder for the table and pictures")
-    options = parser.parse_args()
-    tables = panel_tables(options.shared, options.figures, options.strata)
-    rows = [[name, *table.row()] for name, table in tables.items()]
-    text = markdown(["panels", *COLUMNS], rows)
-    if options.shared:
-        text += "\n\n" + text_tables(options.shared)
-    print(text)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "compound.md").write_text(text + "\n")
-        pictures(tables, options.out)
-        for name, table in tables.items():
-            print(f"{name}: {', '.join(case.name for case, _ in table.failed) or 'none fail'}")
+    cell = Image.new("RGB", (_CELL_PX, _CELL_PX), "white")
+    cell.paste(Image.fromarray(case.pixels).resize(size))
+    pen = ImageDraw.Draw(cell)
+    for panels, colour, line in ((case.panels, "lime", 4), (found.panels, "red", 2)):
+        for panel in panels:
+            box = panel.box.scaled(scale)
+            pen.rectangle((box.x0, box.y0, box.x1 - 1, box.y1 - 1), outline=colour, width=line)
+            across = (box.x0 + 3 if colour == "red" else box.x1 - 16, box.y0 + 2)
+            pen.text(across, panel.label or "–", fill=colour, stroke_width=1, stroke_fill="black")
+    pen.text((2, _CELL_PX - 16), f"{case.name} {found.confidence:.2f}", fill="black")
+    return cell
 
 
 if __name__ == "__main__":
