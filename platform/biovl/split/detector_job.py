@@ -5,7 +5,7 @@ Reads no input folder. An interrupted job resumes from the checkpoints in its dr
 
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 import ray
@@ -17,10 +17,10 @@ from biovl.runtime.failures import explain_resume, raise_task_error
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.split.detector.config import KIND, DetectorConfig
-from biovl.split.detector.figures import CHUNK, Drawer, draw
+from biovl.split.detector.figures import CHUNK, Drawer, Figures, draw
 from biovl.split.detector.fitting import Fitted
 
-FORMAT = 1
+FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
@@ -28,14 +28,14 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
     """Train a panel detector on synthetic figures and publish it.
 
         out/
-          model.safetensors   the weights
-          config.json         the design, and the threshold of scores
-          metrics.json        F1 and mAP at IoU 0.5 on held-out figures, overall and by stratum
+          model.onnx          the network, for ONNX Runtime
+          config.json         the side of its input, and the threshold of scores
+          metrics.json        F1 and mAP on held-out figures, overall and by stratum
           README.md           the card
-          manifest.json       settings, scores, and the weights' SHA-256
+          manifest.json       settings, scores, and the SHA-256 of model.onnx
 
     Raises:
-        ConfigError: If timm has no such backbone, or the GPU does not exist.
+        ConfigError: If the GPU does not exist.
         ArtifactError: If ``out`` holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
@@ -120,11 +120,13 @@ def train(config: DetectorConfig, drawer: Drawer) -> Iterator[dict[str, Any]]:
     yield write(trainer)
 
 
-def draw_with_ray(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
+def draw_with_ray(
+    figures: Figures, config: DetectorConfig, number: int | None
+) -> Callable[[], list[Fitted]]:
     """Start to draw figures in Ray tasks on free CPUs; the returned function waits for them."""
     task = ray.remote(num_cpus=1)(draw)
     chunks = [
-        task.remote(figures[first : first + CHUNK], size_px)
+        task.remote(figures[first : first + CHUNK], config, number)
         for first in range(0, len(figures), CHUNK)
     ]
     return lambda: [figure for chunk in chunks for figure in ray.get(chunk)]

@@ -24,7 +24,6 @@ from biovl.core.artifacts import (
 from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
-from biovl.core.workers import WorkerConfig
 from biovl.images.labels.network import builtin_network
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
@@ -33,7 +32,6 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 from biovl.split.config import SplitConfig
 from biovl.split.detector import config as detection
-from biovl.split.detector_job import check_gpus
 from biovl.split.rows import Propose, figure_of, split
 
 KIND = "panels"
@@ -82,8 +80,6 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
         if Folder(config.figures).exists(tombstones.FILE):
             _copy(config, [tombstones.FILE], 0)
         with connect_ray():
-            gpus = config.workers.gpus if config.detector else 0
-            check_gpus(gpus)
             stages = Stages(draft, report)
             receipts = stages.run(
                 "splitting part",
@@ -91,7 +87,6 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
                 _split_part,
                 (config, names),
                 cpus=config.workers.cpus,
-                gpus=gpus,
             )
             stages.run("copying part of articles", len(copied), _copy, (config, copied))
         seen = sum((Counter(receipt["seen"]) for receipt in receipts), Counter[str]())
@@ -147,20 +142,16 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
 
 def _proposer(config: SplitConfig) -> Propose:
     """Return the detector of this process, shared by all its tasks."""
-    return _loaded(config.detector, fingerprint(config.detector), config.workers)
+    return _loaded(config.detector, fingerprint(config.detector))
 
 
 @functools.cache
-def _loaded(uri: str, known: str, workers: WorkerConfig) -> Propose:
+def _loaded(uri: str, known: str) -> Propose:
     # ``known``, the fingerprint, distinguishes detectors published in the same place at different
-    # times. Imported here: without a detector PyTorch is not needed.
-    import torch
-
+    # times. Imported here: not every job has a detector.
     from biovl.split.detector.detector import Detector
-    from biovl.split.detector.model import device_for
 
-    torch.set_num_threads(workers.cpus)
-    return Detector.load(uri, device_for(workers.gpus)).propose
+    return Detector.load(uri).propose
 
 
 def _copy(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import html
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -48,7 +50,7 @@ def photograph(rng: Rng, width: int, height: int) -> Content:
     if rng.integers(3) == 0:
         return pick(rng, (gel, texture))(rng, width, height)
     panel = pick(rng, _PHOTOGRAPHS)(pick(rng, TOPICS), rng)
-    return _cut(panel.image, rng, width, height), _plain(f"{panel.subject}. {panel.detail}")
+    return cropped(panel.image, rng, width, height), _plain(f"{panel.subject}. {panel.detail}")
 
 
 def plot(rng: Rng, width: int, height: int) -> Content:
@@ -58,6 +60,18 @@ def plot(rng: Rng, width: int, height: int) -> Content:
         resized = Image.fromarray(panel.image).resize((width, height), Image.Resampling.LANCZOS)
         return np.array(resized), _plain(f"{panel.subject}. {panel.detail}")
     return pick(rng, (bars, bars, curves, curves, dots, heat_map, diagram))(rng, width, height)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Functions that return contents of a given width and height in pixels."""
+
+    photograph: Callable[[Rng, int, int], Content]
+    plot: Callable[[Rng, int, int], Content]
+
+
+DRAWN = Source(photograph, plot)
+"""Every content is drawn anew: 6 ms for a plot, 23 ms for a photograph."""
 
 
 def texture(rng: Rng, width: int, height: int) -> Content:
@@ -253,7 +267,7 @@ def diagram(rng: Rng, width: int, height: int) -> Content:
     return np.array(page), f"Scheme of {topic.gene} in {topic.disease}"
 
 
-def _cut(image: np.ndarray, rng: Rng, width: int, height: int) -> np.ndarray:
+def cropped(image: np.ndarray, rng: Rng, width: int, height: int) -> np.ndarray:
     """Return a crop of an image that fills a size without distortion."""
     tall, wide = image.shape[:2]
     fit = min(wide / width, tall / height) * float(rng.uniform(0.7, 1))

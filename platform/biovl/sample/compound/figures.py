@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from biovl.core.errors import ConfigError
 from biovl.images.boxes import Box, enclosing
 from biovl.sample.compound.captions import SyntheticCaption, SyntheticCitance, write_caption
-from biovl.sample.compound.contents import TYPEFACES, font, photograph, plot, typeface
+from biovl.sample.compound.contents import DRAWN, TYPEFACES, Source, font, typeface
 from biovl.sample.compound.labels import (
     Style,
     chosen_place,
@@ -27,7 +27,7 @@ from biovl.sample.compound.layouts import (
     drawn_from,
     make_layout,
 )
-from biovl.sample.compound.strata import STRATA, STRATA_PLANS, Stratum
+from biovl.sample.compound.strata import STRATA, STRATA_PLANS, VARIED, Stratum, varied
 from biovl.sample.words import TOPICS, pick
 
 _MIN_SIDE_PX = 24
@@ -69,27 +69,29 @@ class Compound:
         return tuple(dict.fromkeys(p.label for p in self.panels if p.label))
 
 
-def make_compound(seed: int, stratum: str = "print") -> Compound:
+def make_compound(seed: int, stratum: str = "print", source: Source = DRAWN) -> Compound:
     """Draw a figure. Equal arguments give equal figures on every machine.
 
     Args:
         seed: Random seed, from 0.
-        stratum: Kind of figure, one of ``STRATA``.
+        stratum: Kind of figure, one of ``STRATA``, or ``VARIED``: random settings.
+        source: Contents of the panels; drawing them takes most of the time.
 
     Raises:
         ConfigError: If the stratum is unknown.
     """
-    if stratum not in STRATA_PLANS:
+    if stratum not in STRATA_PLANS and stratum != VARIED:
         raise ConfigError(f"there is no stratum {stratum!r}; choose from {', '.join(STRATA)}")
     rng = np.random.default_rng([seed, zlib.crc32(stratum.encode())])
-    return _Figure(rng, STRATA_PLANS[stratum]).compound(stratum, seed)
+    plan = varied(rng) if stratum == VARIED else STRATA_PLANS[stratum]
+    return _Figure(rng, plan, source).compound(stratum, seed)
 
 
 class _Figure:
     """One page while it is drawn."""
 
-    def __init__(self, rng: Rng, plan: Stratum) -> None:
-        self.rng, self.plan = rng, plan
+    def __init__(self, rng: Rng, plan: Stratum, source: Source) -> None:
+        self.rng, self.plan, self.source = rng, plan, source
         self.layout = _layout(rng, plan)
         self.background = pick(rng, plan.background)
         size = (self.layout.width, self.layout.height)
@@ -145,7 +147,7 @@ class _Figure:
         """Draw the panels of the layout; return the bounding boxes of their ink, insets last."""
         whole = None
         if self.plan.contents == "one":
-            whole = photograph(self.rng, self.layout.width, self.layout.height)
+            whole = self.source.photograph(self.rng, self.layout.width, self.layout.height)
         boxes, insets = [], []
         mixed = bool(self.rng.integers(2))
         for place in self.layout.boxes:
@@ -186,7 +188,7 @@ class _Figure:
         for i in range(number):
             x = place.x0 + (i % columns) * (wide + gap)
             y = place.y0 + (i // columns) * (tall + gap)
-            draw = plot if is_plot else photograph
+            draw = self.source.plot if is_plot else self.source.photograph
             size = max(int(wide), _MIN_SIDE_PX), max(int(tall), _MIN_SIDE_PX)
             pixels, subject = draw(self.rng, *size)
             self.page.paste(Image.fromarray(pixels), (round(x), round(y)))
@@ -198,7 +200,7 @@ class _Figure:
         """Draw a framed detail in a lower corner of a panel, away from the panel's label."""
         part = float(self.rng.uniform(0.28, 0.42))
         size = int(place.width * part), int(place.height * part)
-        pixels, subject = photograph(self.rng, *size)
+        pixels, subject = self.source.photograph(self.rng, *size)
         is_left = self.style.place[0] == "right"
         x = round(place.x0 + 6 if is_left else place.x1 - size[0] - 6)
         y = round(place.y1 - size[1] - 6)
@@ -274,7 +276,9 @@ def _damaged(page: Image.Image, plan: Stratum, rng: Rng) -> tuple[np.ndarray, fl
 
 def _ink(pixels: np.ndarray) -> Box:
     """Return the bounding box of all pixels that are not white; the whole image if all are."""
-    marked = pixels.min(axis=2) < 245
+    # Three times as fast as a minimum over the last axis.
+    red, green, blue = pixels[..., 0], pixels[..., 1], pixels[..., 2]
+    marked = np.minimum(np.minimum(red, green), blue) < 245
     rows, columns = np.flatnonzero(marked.any(1)), np.flatnonzero(marked.any(0))
     if not len(rows):
         return Box(0, 0, pixels.shape[1], pixels.shape[0])

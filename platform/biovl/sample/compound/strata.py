@@ -1,8 +1,9 @@
 """Kinds of synthetic compound figures, each with one difficulty."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from biovl.sample.compound.layouts import MANY
+from biovl.sample.compound.layouts import MANY, Rng
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +66,37 @@ STRATA_PLANS: dict[str, Stratum] = {
 
 STRATA: tuple[str, ...] = tuple(STRATA_PLANS)
 """Names of the kinds of figures that ``make_compound`` draws."""
+
+VARIED = "varied"
+"""A figure with random settings, for training: difficulties of several strata in one figure."""
+
+_PARTS = ((1, 1), (1, 1), (1, 1), (1, 3), (2, 4), (2, 6))
+
+
+def varied(rng: Rng) -> Stratum:
+    """Return random settings."""
+
+    def one_of(*values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    is_single = rng.integers(8) == 0
+    missing = "all" if is_single else one_of(*["never"] * 5, *["all"] * 3, "some", "doubled")
+    # Without labels, nothing distinguishes a panel of several parts from several panels.
+    parts = one_of(*_PARTS) if is_single or missing == "never" else (1, 1)
+    shared, low = bool(rng.integers(5) == 0), int(rng.integers(0, 20))
+    contents = one_of(*["mixed"] * 3, "plots", "photographs", "photographs")
+    return Stratum(
+        rows=((1,),) if is_single else MANY if rng.integers(12) == 0 else (),
+        gap_px=one_of(None, None, (low, low + 16)),
+        margin_px=one_of((0, 0), (0, 30)),
+        contents=contents,
+        background=("white",) if rng.integers(5) else ("black", "#202020", "#e8e8e8"),
+        systems=("upper", "upper", "lower", "roman", "numbered", "digits"),
+        settings=("{}", "{}", "({})", "{})", "{}."),
+        paper=("none", "none", "white", "black"),
+        missing=missing,
+        inset=bool(rng.integers(6) == 0),
+        parts=parts,
+        shared=shared,
+        quality=(30, 97),
+    )

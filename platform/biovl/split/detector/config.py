@@ -12,66 +12,90 @@ KIND = "detector"
 STRIDE = 8
 """Input pixels per cell of the detector's output."""
 
+_STAGES = 5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """Architecture of the network, as stored in the published folder."""
 
-    backbone: str = "mobilenetv4_conv_small"
-    """A timm model with features at strides 8, 16 and 32, such as ``convnext_atto`` or
-    ``resnet18``."""
+    widths: tuple[int, ...] = (16, 32, 48, 96, 128)
+    """Channels of the backbone's stages; each halves the resolution, so there are five to a stride
+    of 32."""
 
-    channels: int = 64
-    """Feature channels of the detection head, a multiple of 8."""
+    depths: tuple[int, ...] = (0, 0, 1, 2, 2)
+    """Residual blocks of each stage."""
 
-    size_px: int = 512
+    channels: int = 48
+    """Channels of the features at stride 8 that the heads see."""
+
+    size_px: int = 256
     """Side of the square input in pixels, a multiple of 32 from 64; figures are resized to fit."""
 
     def __post_init__(self) -> None:
         if self.size_px < 64 or self.size_px % 32:
             raise ValueError(f"size_px must be a multiple of 32 from 64, got {self.size_px}")
-        if self.channels < 8 or self.channels % 8:
-            raise ValueError(f"channels must be a multiple of 8, got {self.channels}")
+        if len(self.widths) != _STAGES or len(self.depths) != _STAGES:
+            raise ValueError(f"widths and depths must have {_STAGES} numbers")
+        if min(*self.widths, self.channels) < 1 or min(self.depths) < 0:
+            raise ValueError("widths and channels must be at least 1, depths not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Synthetic training figures. Drawing takes 0.1 s per figure, so each is used several times."""
+    """Synthetic training figures: contents from a pool, composed anew in each figure."""
 
     strata: tuple[str, ...] = STRATA
-    """Kinds of figures (docs/compound.md), in equal numbers."""
+    """Kinds of figures (docs/compound.md), in equal numbers. Validation uses the same."""
 
-    figures: int = 2048
+    varied: float = 0.5
+    """Share of training figures with random settings instead of those of a stratum, 0..1."""
+
+    photographs: int = 500
+    """Photographs in the pool; drawing 100 takes two seconds."""
+
+    plots: int = 800
+    """Plots and diagrams in the pool; drawing 100 takes half a second."""
+
+    figures: int = 512
     """Figures per round. Those of the next round are drawn during the current one."""
 
     steps: int = 256
-    """Training steps per round. Each use of a figure has its own random rotation, scale and
-    colours."""
+    """Training steps per round. Each use of a figure has its own scale, position and colours."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.strata) - set(STRATA))
         if unknown or not self.strata:
             raise ValueError(f"strata must be some of {', '.join(STRATA)}, got {self.strata}")
-        if min(self.figures, self.steps) < 1:
-            raise ValueError("figures and steps must be at least 1")
+        if min(self.figures, self.steps, self.photographs, self.plots) < 1:
+            raise ValueError("figures, steps, photographs and plots must be at least 1")
+        if not 0 <= self.varied <= 1:
+            raise ValueError(f"varied must be in 0..1, got {self.varied}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation:
-    """AdamW with linear warm-up and cosine decay."""
+    """AdamW with a warm-up, a constant rate and a linear decay to zero.
+
+    Until the decay, a run does not depend on the number of steps, so that it can go on for longer.
+    """
 
     steps: int = 20_000
     """Number of training steps in total."""
-    batch: int = 32
+    batch: int = 16
     """Number of figures per step."""
-    peak_lr: float = 1e-3
-    """Learning rate at the end of warm-up."""
-    warmup_steps: int = 500
+    peak_lr: float = 2e-3
+    """Learning rate between warm-up and decay."""
+    warmup_steps: int = 200
     """Steps of linear warm-up."""
+    decay_steps: int = 4000
+    """Steps of linear decay at the end."""
     weight_decay: float = 0.05
     """Decoupled weight decay of AdamW."""
     clip_norm: float = 5.0
     """Maximum norm of the gradients."""
+    average_steps: int = 500
+    """Steps over which the published weights are a moving average."""
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch) < 1 or self.peak_lr <= 0:
@@ -92,10 +116,6 @@ class DetectorConfig:
     optim: Optimisation = field(default_factory=Optimisation)
     """Optimizer and schedule."""
 
-    pretrained: bool = False
-    """Whether to initialise the backbone with timm's weights from the Hugging Face hub; otherwise
-    it is trained from scratch."""
-
     seed: int = 0
     """Seed of the initial weights and of the training figures."""
 
@@ -109,8 +129,8 @@ class DetectorConfig:
     """Steps between checkpoints, from which an interrupted run resumes."""
 
     workers: WorkerConfig = field(default_factory=WorkerConfig)
-    """Resources of the training process. A GPU trains in bf16. On CPUs, results are bit-identical
-    only for equal ``cpus``."""
+    """Resources of the training process. GPUs, and CPUs with units for it, train in bfloat16.
+    On CPUs, results are bit-identical only for equal ``cpus`` and processors."""
 
     def __post_init__(self) -> None:
         if min(self.validate_every, self.validation_figures, self.save_every) < 1:
@@ -118,7 +138,7 @@ class DetectorConfig:
 
 
 def default() -> DetectorConfig:
-    """A panel detector at 512 px: hours on one GPU, with CPUs to draw figures (needs out)."""
+    """The detector that biovl includes: hours on one CPU or minutes on a GPU (needs out)."""
     return DetectorConfig(out=REQUIRED)
 
 
@@ -126,9 +146,11 @@ def tiny() -> DetectorConfig:
     """A quick test on the CPU, about a minute; the detector is too small for use (needs out)."""
     return DetectorConfig(
         out=REQUIRED,
-        design=Design(backbone="mobilenetv4_conv_small_050", channels=16, size_px=128),
-        drawing=Drawing(strata=("plain", "no_gutters"), figures=64, steps=60),
-        optim=Optimisation(steps=60, batch=8, warmup_steps=10),
+        design=Design(widths=(8, 12, 16, 24, 32), depths=(0, 0, 1, 1, 1), channels=16, size_px=128),
+        drawing=Drawing(
+            strata=("plain", "no_gutters"), varied=0, photographs=40, plots=60, figures=64, steps=60
+        ),
+        optim=Optimisation(steps=60, batch=8, warmup_steps=10, decay_steps=20, average_steps=10),
         validation_figures=8,
         validate_every=30,
         save_every=20,

@@ -72,23 +72,25 @@ def view(figure: Fitted, size_px: int, rng: np.random.Generator) -> tuple[np.nda
         Pixels [size, size, 3], uint8, and boxes [N, 4], float32.
     """
     pixels, boxes = figure.pixels_HWC, figure.boxes_N4.copy()
-    if rng.integers(2):
+    # Labels are upright, and mostly in the upper left corner.
+    if rng.integers(4) == 0:
         pixels = pixels[:, ::-1]
         boxes[:, [0, 2]] = pixels.shape[1] - boxes[:, [2, 0]]
-    if rng.integers(2):
+    if rng.integers(6) == 0:
         pixels = pixels[::-1]
         boxes[:, [1, 3]] = pixels.shape[0] - boxes[:, [3, 1]]
-    if rng.integers(2):
+    if rng.integers(6) == 0:
         pixels, boxes = pixels.transpose(1, 0, 2), boxes[:, [1, 0, 3, 2]]
-    if rng.integers(2):
+    if rng.integers(3) == 0:
         longest = max(round(float(rng.uniform(_LEAST_SCALE, 1)) * size_px), 8)
         pixels, scale_x, scale_y = _scaled(pixels, longest)
         boxes = boxes * np.array([scale_x, scale_y, scale_x, scale_y], np.float32)
-    if rng.integers(8) == 0:
+    if rng.integers(12) == 0:
         pixels = 255 - pixels
-    if rng.integers(2):
-        gain = rng.uniform(0.7, 1.1, 3)
-        pixels = np.clip(pixels * gain, 0, 255).astype(np.uint8)
+    if rng.integers(3) == 0:
+        pixels = np.clip(pixels * rng.uniform(0.7, 1.1, 3), 0, 255).astype(np.uint8)
+    if rng.integers(8) == 0:
+        pixels = np.repeat(pixels.mean(2, keepdims=True).astype(np.uint8), 3, 2)
     left = int(rng.integers(size_px - pixels.shape[1] + 1))
     top = int(rng.integers(size_px - pixels.shape[0] + 1))
     moved = boxes + np.array([left, top, left, top], np.float32)

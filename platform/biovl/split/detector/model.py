@@ -1,122 +1,127 @@
-"""The network: a timm backbone, features merged at stride 8, and two heads.
+"""The network: a small residual backbone, features merged at stride 8, and heads on every cell.
 
-One head scores each cell as the centre of a panel, the other predicts the distances to the panel's
-sides. There are no anchors.
+Each cell has a score, the expected overlap of its box with a panel, and the distances to the sides
+of the panel it is in. Two more outputs are learned along the way: the panels' edges, which show the
+backbone what separates panels, and whether the figure is compound. There are no anchors.
+
+Dense 3 x 3 convolutions: on CPUs with bfloat16 units they train three times as fast as depthwise
+ones of a quarter of the operations.
 
 Shapes: B figures, C channels, H and W cells of eight pixels.
 
 Source:
-    Zhou et al. 2019, Objects as points, arXiv:1904.07850; sides in place of sizes as in Tian et al.
-    2019, FCOS, arXiv:1904.01355.
+    Tian et al. 2019, FCOS, arXiv:1904.01355; Li et al. 2020, generalized focal loss,
+    arXiv:2006.04388 (scores that are overlaps); He et al. 2015, arXiv:1512.03385 (blocks).
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import timm
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.errors import ConfigError
 from biovl.split.detector.config import STRIDE, Design
 from biovl.split.detector.fitting import AROUND
 
-_STRIDES = (STRIDE, 2 * STRIDE, 4 * STRIDE)
-_RARE = 0.02
-"""Initial probability of a centre, so that the loss does not start huge."""
+_RARE = 0.05
+"""Initial score, so that the loss does not start huge."""
 
-_USUAL = 0.15
-"""Initial distance to the sides, as a fraction of the input's side."""
+_REACH_PX = 32.0
+"""Unit of the distances to the sides."""
 
 
 class Output(NamedTuple):
     """Output of the network for a batch of figures."""
 
-    centre_BHW: Tensor
-    """Logits: whether a cell is the centre of a panel. Shape [B, H, W]."""
+    score_BHW: Tensor
+    """Logits: expected overlap of a cell's box with a panel, 0 away from panel centres."""
     sides_B4HW: Tensor
-    """Distances of the left, top, right and bottom side from the cell's centre, as fractions of the
-    input's side, 0..1. Shape [B, 4, H, W]."""
+    """Distances of the left, top, right and bottom side from the cell's centre, in pixels of the
+    input, above 0. Shape [B, 4, H, W]."""
+    edges_B4HW: Tensor
+    """Logits: whether a left, top, right or bottom side of a panel is in a cell."""
+    compound_B: Tensor
+    """Logit: whether the figure has several panels."""
 
 
 class PanelNetwork(nn.Module):
-    """Network that predicts panel boxes in figures: a backbone with two heads."""
+    """Network that predicts panel boxes in figures."""
 
-    def __init__(self, design: Design, *, pretrained: bool = False) -> None:
-        """Build the network.
-
-        Raises:
-            ConfigError: If timm has no such backbone, or not with these strides.
-            ArtifactError: If pretrained weights are requested and unavailable.
-        """
+    def __init__(self, design: Design) -> None:
+        """Build the network with random weights."""
         super().__init__()
-        self.backbone, self.levels, widths = _backbone(design.backbone, pretrained=pretrained)
+        self.stages = nn.ModuleList()
+        before = 3
+        for width, depth in zip(design.widths, design.depths, strict=True):
+            blocks = [_Residual(width) for _ in range(depth)]
+            self.stages.append(nn.Sequential(_conv(before, width, 2), *blocks))
+            before = width
         c = design.channels
-        self.lateral = nn.ModuleList(nn.Conv2d(width, c, 1) for width in widths)
-        self.context = nn.Linear(c, c)
-        self.mixed = nn.ModuleList(_block(c) for _ in self.levels)
-        self.centre = _head(c, 1, _RARE)
-        self.sides = _head(c, 4, _USUAL)
+        self.lateral = nn.ModuleList(nn.Conv2d(width, c, 1) for width in design.widths[-3:])
+        # Number and size of panels depend on the whole figure.
+        self.context = nn.Linear(2 * design.widths[-1], c)
+        self.mixed = nn.ModuleList(_Residual(c) for _ in range(3))
+        self.last = nn.Sequential(_Residual(c), _conv(c, 2 * c))
+        self.heads = nn.Conv2d(2 * c, 9, 1)
+        self.compound = nn.Linear(2 * design.widths[-1], 1)
+        nn.init.normal_(self.heads.weight, std=0.01)
+        if self.heads.bias is not None:
+            nn.init.constant_(self.heads.bias, math.log(_RARE / (1 - _RARE)))
+            nn.init.constant_(self.heads.bias[1:5], 1.5)
 
     def forward(self, pixels_BCHW: Tensor) -> Output:
         """Run the network on figures whose height and width are multiples of 32 pixels."""
-        features = self.backbone(pixels_BCHW)
-        coarse: Tensor | None = None
-        for level, lateral, mixed in reversed(
-            list(zip(self.levels, self.lateral, self.mixed, strict=True))
-        ):
-            own = lateral(features[level])
-            if coarse is None:
-                # Number and size of panels depend on the whole figure.
-                own = own + self.context(own.mean((2, 3)))[:, :, None, None]
-            else:
-                own = own + F.interpolate(coarse, size=own.shape[-2:], mode="nearest")
-            coarse = mixed(own)
-        return Output(self.centre(coarse)[:, 0], self.sides(coarse).sigmoid())
+        features: list[Tensor] = []
+        x = pixels_BCHW
+        for stage in self.stages:
+            x = stage(x)
+            features.append(x)
+        whole = torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
+        x = self.mixed[0](self.lateral[2](x) + self.context(whole)[:, :, None, None])
+        for level in (1, 0):
+            x = F.interpolate(x, scale_factor=2.0, mode="nearest")
+            x = self.mixed[2 - level](self.lateral[level](features[level - 3]) + x)
+        x = self.last(x)
+        with torch.autocast(x.device.type, enabled=False):
+            # Eight bits are too few for the sides.
+            out = self.heads(x.float())
+            compound = self.compound(whole.float())[:, 0]
+        return Output(out[:, 0], F.softplus(out[:, 1:5]) * _REACH_PX, out[:, 5:], compound)
 
 
-def _head(channels: int, outputs: int, first: float) -> nn.Sequential:
-    """Return a head whose output after a sigmoid is initially ``first`` everywhere."""
-    last = nn.Conv2d(channels, outputs, 1)
-    nn.init.normal_(last.weight, std=0.01)
-    if last.bias is not None:
-        nn.init.constant_(last.bias, math.log(first / (1 - first)))
-    return nn.Sequential(_block(channels), last)
+class _Residual(nn.Module):
+    """Two convolutions whose result is added to their input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = _conv(channels, channels)
+        self.second = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x + self.second(self.first(x)))
 
 
-def _block(channels: int) -> nn.Sequential:
+def _conv(before: int, after: int, stride: int = 1) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-        nn.GroupNorm(8, channels),
-        nn.SiLU(),
-        nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-        nn.GroupNorm(8, channels),
-        nn.SiLU(),
+        nn.Conv2d(before, after, 3, stride, 1, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(inplace=True),
     )
 
 
-def _backbone(name: str, *, pretrained: bool) -> tuple[nn.Module, list[int], list[int]]:
-    """Return a backbone, and indices and channels of the features that are used."""
-    try:
-        backbone: Any = timm.create_model(name, pretrained=pretrained, features_only=True)
-        reductions = backbone.feature_info.reduction()
-        widths = backbone.feature_info.channels()
-    except (OSError, ValueError) as error:
-        raise ArtifactError(
-            f"timm's weights of {name!r} are unavailable ({error}); pretrained=false starts without"
-        ) from error
-    except (RuntimeError, AttributeError) as error:
-        raise ConfigError(
-            f"timm has no backbone {name!r} with features: {error}; "
-            "timm.list_models() lists the available models"
-        ) from error
-    if not set(_STRIDES) <= set(reductions):
-        raise ConfigError(f"{name!r} has features at strides {reductions}, expected {_STRIDES}")
-    levels = [reductions.index(stride) for stride in _STRIDES]
-    return backbone, levels, [widths[level] for level in levels]
+def boxes_of(sides_B4HW: Tensor) -> Tensor:
+    """Return the boxes predicted by cells, [B, 4, H, W] in pixels of the input."""
+    height, width = sides_B4HW.shape[-2:]
+    x = ((torch.arange(width, device=sides_B4HW.device) + 0.5) * STRIDE)[None, None, :]
+    y = ((torch.arange(height, device=sides_B4HW.device) + 0.5) * STRIDE)[None, :, None]
+    left, top, right, bottom = sides_B4HW.unbind(1)
+    return torch.stack([x - left, y - top, x + right, y + bottom], 1)
 
 
 def parameters(network: nn.Module) -> int:
@@ -127,6 +132,11 @@ def parameters(network: nn.Module) -> int:
 def to_tensor(pages: Sequence[np.ndarray], device: torch.device) -> Tensor:
     """Return images, each RGB uint8 [H, W, 3], as network input: [B, 3, H, W], -2..2."""
     pixels_BHWC = torch.from_numpy(np.stack(pages)).to(device)
+    return normalised(pixels_BHWC)
+
+
+def normalised(pixels_BHWC: Tensor) -> Tensor:
+    """Return uint8 images as network input, channels last."""
     return (pixels_BHWC.permute(0, 3, 1, 2).float() - AROUND) / 64
 
 

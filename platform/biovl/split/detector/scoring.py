@@ -5,10 +5,13 @@ from typing import Any
 
 from biovl.images.boxes import Box
 from biovl.sample.compound.metrics import Counts, Scored, average_precision, box_counts
-from biovl.split.detector.detector import LEAST, Detector
+from biovl.split.detector.boxes import LEAST
+from biovl.split.detector.detector import Detector
 from biovl.split.detector.fitting import Fitted
 
 THRESHOLDS = tuple(number / 20 for number in range(2, 17))
+
+_OVERLAPS = tuple(number / 20 for number in range(10, 20))
 
 _NONE = Counts(0, 0, 0)
 _Found = list[tuple[list[Scored], list[Box]]]
@@ -24,16 +27,18 @@ def score(detector: Detector, figures: Sequence[Fitted], strata: Sequence[str]) 
         figures: Synthetic figures.
         strata: Stratum of each figure.
     """
-    detector.network.eval()
     detections: _Found = []
+    right = 0
     for figure in figures:
-        proposals = detector.propose(figure.pixels_HWC, least=LEAST)
+        found = detector.detect(figure.pixels_HWC, least=LEAST)
         true = [Box(*corners) for corners in figure.boxes_N4.tolist()]
-        detections.append(([Scored(one.box, one.score) for one in proposals], true))
+        detections.append(([Scored(one.box, one.score) for one in found.proposals], true))
+        right += (found.compound >= 0.5) == (len(true) > 1)
     threshold = max(THRESHOLDS, key=lambda least: (_counts(detections, least).f1, -least))
     names = sorted(set(strata))
     return {
         "threshold": threshold,
+        "compound_accuracy": round(right / max(len(figures), 1), 4),
         **_measured(detections, threshold),
         "strata": {
             name: _measured(
@@ -53,6 +58,7 @@ def _measured(found: _Found, threshold: float) -> dict[str, float]:
         "precision": round(counts.precision, 4),
         "recall": round(counts.recall, 4),
         "map": round(average_precision(found), 4),
+        "map_50_95": round(sum(average_precision(found, at) for at in _OVERLAPS) / 10, 4),
     }
 
 
