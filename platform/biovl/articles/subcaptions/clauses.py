@@ -1,7 +1,7 @@
 """Assignment of text to panel labels before it, after it, or only mentioned in it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from biovl.articles.subcaptions.markers import Marker
@@ -138,15 +138,41 @@ class _Reader:
             self._add(span.start, span.end, _names(inside))
             self.current, self.was_post = _names(inside), True
             return
-        first = own[0]
-        if vote >= 100 and len(own) > 2 and set(_names(own[1:])) <= set(first.names()):
-            # "(A–D) Frontal (A, B) and sagittal (C, D) sections": a heading, then labels behind.
-            self._behind(span, own[1:], (first,))
-        elif vote > 0:
-            self._ahead(span, own)
+        for start, end, heading, markers in _groups(span, own):
+            part = Span(start, end)
+            if heading is not None:
+                self._group(part, heading, markers)
+            elif vote > 0:
+                self._ahead(part, markers)
+            else:
+                self._behind(part, markers, ())
+            self.defined |= set(_names(markers))
+
+    def _group(self, span: Span, heading: Marker, members: Sequence[Marker]) -> None:
+        """Assign text to a list of labels and to its members: ``(A–C) Views of (A) …, (B) …``."""
+        inside = Span(heading.end, span.end)
+        if self.caption[span.start : heading.start].strip(SEPARATORS + "("):
+            self._add(span.start, heading.end, heading.names(), (heading,))
+            cuts: tuple[Marker, ...] = ()
         else:
-            self._behind(span, own, ())
-        self.defined |= set(_names(own))
+            inside, cuts = span, (heading,)
+        # "… in liver (A) and lung (B); (C, D) Plots of both": the last opens a clause of its own.
+        later = next((at for at, m in enumerate(members) if at and self._opens_clause(m)), None)
+        own = members[:later]
+        if self._vote(Span(heading.end, own[-1].end + 60), own) > 0:
+            self._add(inside.start, members[0].start, heading.names(), cuts)
+            for marker, end in zip(members, [*(m.start for m in members[1:]), span.end], strict=True):
+                self._add(marker.start, end, marker.names(), (marker,))
+        elif later is None:
+            self._behind(inside, own, cuts)
+        else:
+            self._behind(Span(inside.start, members[later].start), own, cuts)
+            self._ahead(Span(members[later].start, span.end), members[later:])
+            return
+        self.current, self.was_post = heading.names(), heading.names() == self.every
+
+    def _opens_clause(self, marker: Marker) -> bool:
+        return self.caption[max(0, marker.start - 4) : marker.start].rstrip()[-1:] in (".", ";")
 
     def _is_reference(self, marker: Marker, span: Span, *, after_one: bool) -> bool:
         if marker.start == span.start or not set(marker.names()) <= self.defined:
@@ -199,7 +225,7 @@ class _Reader:
                 self._behind(Span(span.start, stop + 2), own[:at], heading)
                 self._behind(Span(stop + 2, span.end), own[at:], ())
                 return
-        names = _names(own)
+        names = _names(heading or own)
         start = span.start
         text_start = heading[0].end if heading else start
         lead = text_start + self._lead(text_start, own)
@@ -216,7 +242,7 @@ class _Reader:
         else:
             last = self.found.pop()
             self._add(last.start, span.end, last.labels, last.cuts)
-        self.current, self.was_post = names, True
+        self.current, self.was_post = names, not heading or names == self.every
 
     def _predicate(self, start: int, marker: Marker, names: tuple[str, ...]) -> int:
         """Assign a predicate to the labels before it; return where the clause starts."""
@@ -291,3 +317,33 @@ class _Reader:
 
 def _names(markers: Sequence[Marker]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for marker in markers for name in marker.names()))
+
+
+def _groups(
+    span: Span, own: Sequence[Marker]
+) -> Iterator[tuple[int, int, Marker | None, list[Marker]]]:
+    """Yield the parts of a sentence: start, end, label of a group or None, and the markers.
+
+    A group is a list of labels with all of its members behind it.
+    """
+    start, at = span.start, 0
+    plain: list[Marker] = []
+    while at < len(own):
+        heading = set(own[at].names())
+        stop = at + 1
+        while stop < len(own) and set(own[stop].names()) < heading:
+            stop += 1
+        members = list(own[at + 1 : stop])
+        is_first = own[at].start <= start + 3
+        if len(members) > 1 and (is_first or set(_names(members)) == heading):
+            if plain:
+                yield start, own[at].start, None, plain
+                start, plain = own[at].start, []
+            end = own[stop].start if stop < len(own) else span.end
+            yield start, end, own[at], members
+            start, at = end, stop
+        else:
+            plain.append(own[at])
+            at += 1
+    if plain:
+        yield start, span.end, None, plain
