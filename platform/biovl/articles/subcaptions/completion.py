@@ -123,7 +123,18 @@ def _touches(kept: Sequence[Marker], other: Marker) -> bool:
     return any(m.start < other.end and other.start < m.end for m in kept)
 
 
-def _joined(caption: str, markers: Sequence[Marker]) -> list[Marker]:
+def with_ranges(caption: str, candidates: Sequence[Marker]) -> list[Marker]:
+    """Return candidates with ``(A) through (D)`` as one marker."""
+    groups: dict[tuple[Family, str], list[Marker]] = {}
+    for marker in candidates:
+        groups.setdefault((marker.family, marker.kind), []).append(marker)
+    joined = [m for group in groups.values() for m in _joined(caption, group, only_ranges=True)]
+    return sorted(joined, key=lambda marker: (marker.start, -marker.end))
+
+
+def _joined(
+    caption: str, markers: Sequence[Marker], *, only_ranges: bool = False
+) -> list[Marker]:
     """Return the markers with ``(A) and (B)`` merged, and ``(C)–(E)`` expanded."""
     joined: list[Marker] = []
     count = Counter(name for marker in markers for name in marker.names())
@@ -131,7 +142,13 @@ def _joined(caption: str, markers: Sequence[Marker]) -> list[Marker]:
         if joined and marker.family == joined[-1].family and marker.family in ("bracket", "half"):
             last = joined[-1]
             match = _BETWEEN_BRACKETS.fullmatch(caption, last.end, marker.start)
-            if match is not None and last.tail_start == last.end:
+            is_range = match is not None and match["range"]
+            if (
+                match is not None
+                and last.tail_start == last.end
+                and (is_range or not only_ranges)
+                and (not is_range or marker.labels[0].index > last.labels[-1].index)
+            ):
                 text = f"{last.labels[-1].name}-{marker.labels[0].name}" if match["range"] else ""
                 between = expand(text, marker.kind)[1:-1] if text else ()
                 # "RMSDs in (B) to (D)" where both stand elsewhere and there is no (C).

@@ -30,7 +30,7 @@ _SIDE = (
     r"(?:(?:[Uu]pper|[Ll]ower|[Tt]op|[Bb]ottom|[Mm]iddle|[Cc]ent(?:er|re|ral)|[Ff]ar)[\s-])?"
     r"(?:[Ll]eft|[Rr]ight|[Mm]iddle|[Cc]ent(?:er|re|ral)|[Uu]pper|[Ll]ower|[Tt]op|[Bb]ottom"
     r"|LEFT|RIGHT|TOP|BOTTOM|UPPER|LOWER)"
-    r"(?:[\s-](?:row|column|panel|image|graph|plot|side|hand\sside)s?)?"
+    r"(?:[\s-]hand)?(?:[\s-](?:row|column|panel|image|graph|plot|side)s?)?"
 )
 
 _BRACKET = re.compile(
@@ -39,6 +39,7 @@ _BRACKET = re.compile(
 )
 _HALF = re.compile(rf"(?<![\w(\[（{DASH}])(?P<list>{LIST})\s?[)）]")
 _PANEL = re.compile(rf"\b{_NOUN}\s(?P<list>{LIST})(?:\s?[)\]]|[.:,](?=\s))?")
+_FIGURE = re.compile(rf"\b[Ff]ig(?:ure|\.)?\s?\d{{1,2}}\s?(?P<list>{LIST})\s?[.:]")
 _BARE = re.compile(rf"(?P<list>{LIST})(?P<stop>\s?[.:|=](?!\d)|[,;]|\s?[-–—](?=\s)|(?=\s)|$)")
 _INNER = re.compile(rf"[,;]\s(?P<list>{LIST})\s?\)")
 _LOOSE = re.compile(
@@ -47,7 +48,9 @@ _LOOSE = re.compile(
 _WORD_BRACKET = re.compile(
     rf"[(\[（]\s?(?P<side>{_SIDE})\s?(?:[)\]）]|(?P<tail>[,;:][^()]{{1,80}})\))"
 )
-_WORD_BARE = re.compile(rf"(?P<side>{_SIDE})\s?(?P<stop>[:,=]|(?=\s))")
+_WORD_BARE = re.compile(
+    rf"(?:[Tt]he\s)?(?P<side>{_SIDE})(?:\sand\s(?P<other>{_SIDE})(?=:))?\s?(?P<stop>[:,=]|(?=\s))"
+)
 # Positions where a bare letter can be a label: at the start, or after the end of a clause.
 _OPENING = re.compile(
     r"(?:^|(?<=[.;:!?)\]。！？；])\s{0,2}|(?<=,)\s|\n\s?|(?<=\band)\s)", re.MULTILINE
@@ -100,6 +103,7 @@ def markers(caption: str, bold: Sequence[Span] = (), italic: Sequence[Span] = ()
         _half_bracketed(caption, openings, heavy),
         _bare(caption, openings, heavy),
         _plain(_PANEL, "panel", caption, openings, heavy),
+        _named_figures(caption, openings, heavy),
         _plain(_INNER, "inner", caption, openings, heavy),
         _plain(_LOOSE, "loose", caption, openings, heavy),
         _sides(caption, openings, heavy),
@@ -207,6 +211,9 @@ _STOPS: dict[str, Family] = {
     "=": "colon",
     ",": "comma",
     ";": "comma",
+    "-": "colon",
+    "–": "colon",
+    "—": "colon",
 }
 _VERB = re.compile(
     r"\s(?:and\s)?(?:indicates?|represents?|shows?|denotes?|depicts?|corresponds?|illustrates?|"
@@ -219,8 +226,9 @@ _FOOTNOTE = re.compile(r"\s?(?:Significant(?:ly)?\s(?:diff|at)|[Pp]\s?[<=>])")
 
 def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marker]:
     bold_starts = {span.start for span in heavy.spans}
+    brackets = {match.end() for match in re.finditer(r"\(", caption)} - bold_starts
     done = 0
-    for place in sorted(openings | bold_starts):
+    for place in sorted(openings | bold_starts | brackets):
         match = _BARE.match(caption, place) if place >= done else None
         if match is None or _INITIALS.search(caption[max(0, place - 3) : place]):
             continue
@@ -228,6 +236,9 @@ def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marke
         if place in bold_starts and _is_inside(caption, place):
             continue
         stop = match["stop"].strip()
+        # "(a: front, b: back)"; the other styles are read with their bracket.
+        if place in brackets and (not stop or stop not in ":-–—"):
+            continue
         family: Family = _STOPS.get(stop, "bare")
         rest = caption[match.end() : match.end() + 3].lstrip()
         if _FOOTNOTE.match(caption, match.end()):
@@ -258,6 +269,13 @@ def _plain(
         yield from _made(caption, match, family, openings, heavy)
 
 
+def _named_figures(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marker]:
+    """Yield the labels of ``Fig. 1a: …. Fig. 1b: …``, which start sentences."""
+    for match in _FIGURE.finditer(caption):
+        if _starts(caption, match.start()):
+            yield from _made(caption, match, "panel", openings, heavy)
+
+
 def _sides(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marker]:
     for pattern in (_WORD_BRACKET, _WORD_BARE):
         for match in pattern.finditer(caption):
@@ -267,17 +285,26 @@ def _sides(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Mark
                     continue
                 if caption[match.end() :].lstrip()[:3] in ("to ", "and", "of "):
                     continue
-                if not match["stop"] and match["side"][0].isupper():
+                is_said = _VERB.match(caption, match.end("side")) is not None
+                is_panel = match["side"].split()[-1] != match["side"] and is_said
+                if not match["stop"] and match["side"][0].isupper() and not is_panel:
                     continue
-            side = re.sub(r"[\s-]+", " ", match["side"].lower())
+                if match[0][:4].lower() == "the " and not is_panel:
+                    continue
+            sides = (match["side"], match.groupdict().get("other"))
             yield Marker(
                 start=match.start(),
                 end=match.end(),
                 family="word",
                 kind="bracket" if pattern is _WORD_BRACKET else "bare",
-                labels=(LabelValue(side, "word", 0),),
+                labels=tuple(LabelValue(_side(side), "word", 0) for side in sides if side),
                 tail_start=_tail(match),
                 opens=opens,
                 starts=_starts(caption, match.start()),
                 bold=heavy.cover(match.start()),
             )
+
+
+def _side(text: str) -> str:
+    """Return a position in lower case: ``Left-hand panel`` gives ``left panel``."""
+    return re.sub(r"[\s-]+", " ", text.lower()).replace(" hand", "")

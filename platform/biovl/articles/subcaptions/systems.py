@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from biovl.articles.subcaptions.completion import complete, without_overlaps
+from biovl.articles.subcaptions.completion import complete, with_ranges, without_overlaps
 from biovl.articles.subcaptions.labels import ALPHABETS
 from biovl.articles.subcaptions.markers import Family, Marker
 
@@ -53,6 +53,7 @@ def choose(
 ) -> System | None:
     """Return the system that explains the markers best, or None."""
     hints = frozenset(cited) | frozenset(seen)
+    candidates = with_ranges(caption, candidates)
     systems = _systems(caption, candidates, hints)
     best = max(systems, key=lambda system: system.score, default=None)
     if best is None or best.score < _LEAST:
@@ -113,6 +114,8 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
     if not chain:
         return False
     if set(chain[0].names()) & set(hints):
+        return True
+    if all(marker.family == "panel" for marker in chain):
         return True
     starts = sum(marker.starts for marker in chain) / len(chain)
     length = (chain[-1].start - chain[0].start) / max(len(chain) - 1, 1)
@@ -219,7 +222,7 @@ def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
 
 def _sides_of(group: Sequence[Marker]) -> list[Marker]:
     """Return the position words if they are complementary."""
-    words = {word for marker in group for word in marker.labels[0].name.split()}
+    words = {word for marker in group for name in marker.names() for word in name.split()}
     return list(group) if any(a in words and b in words for a, b in _OPPOSITE) else []
 
 
