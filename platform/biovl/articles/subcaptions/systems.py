@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from biovl.articles.subcaptions.completion import complete, with_ranges, without_overlaps
+from biovl.articles.subcaptions.evidence import likely
 from biovl.articles.subcaptions.labels import ALPHABETS
 from biovl.articles.subcaptions.markers import Family, Marker
 
@@ -53,6 +54,17 @@ def choose(
 ) -> System | None:
     """Return the system that explains the markers best, or None."""
     hints = frozenset(cited) | frozenset(seen)
+    best = proposed(caption, candidates, hints)
+    if best is None or best.family == "word":
+        return best
+    kept, odds = likely(caption, best.markers, hints)
+    return replace(best, markers=tuple(kept)) if odds > 0 else None
+
+
+def proposed(
+    caption: str, candidates: Sequence[Marker], hints: Collection[str]
+) -> System | None:
+    """Return the system with the longest and clearest alphabet, or None."""
     candidates = with_ranges(caption, candidates)
     systems = _systems(caption, candidates, hints)
     best = max(systems, key=lambda system: system.score, default=None)
