@@ -20,7 +20,11 @@ WEIGHTS: dict[str, float] = json.loads(
 _NEXT = 2.7
 """Log-odds of a letter that continues the alphabet: one in fifteen other letters would."""
 
+_HEADLESS = 4.0
+"""Log-odds against a caption in which only the first label is missing."""
+
 _WORD_BEFORE = re.compile(r"([^\W\d_][\w'’-]*)[\s(]*\Z")
+_WORD_BEHIND = re.compile(r"\s([^\W\d_][\w'’-]+)")
 _NAMED = re.compile(
     r"(?:groups?|types?|factors?|vitamins?|hepatitis|class|strains?|sites?|stages?|grades?|phases?|"
     r"cases?|curves?|lines?|lanes?|models?|regions?|zones?|steps?|samples?|compounds?|points?|"
@@ -31,14 +35,22 @@ _FOREIGN = re.compile(r"\(([A-Za-z]{1,4})\)")
 _END = re.compile(r"[.!?]\s|\n|\Z")
 
 
-def features(caption: str, marker: Marker, group: Sequence[Marker], reached: int) -> list[str]:
+class Group:
+    """What the markers of one alphabet have in common."""
+
+    def __init__(self, markers: Sequence[Marker]) -> None:
+        self.starts = {marker.start for marker in markers}
+        self.openings = sum(marker.opens for marker in markers)
+
+
+def features(caption: str, marker: Marker, group: Group, expected: int) -> list[str]:
     """Return the features that a marker has.
 
     Args:
         caption: The text.
         marker: The marker.
-        group: All markers of its style and alphabet.
-        reached: Position in the alphabet of the last label before it.
+        group: The markers with which it forms an alphabet.
+        expected: Position in the alphabet of the label that would be next.
     """
     before = caption[max(0, marker.start - 40) : marker.start]
     behind = caption[marker.end : marker.end + 40]
@@ -55,6 +67,9 @@ def features(caption: str, marker: Marker, group: Sequence[Marker], reached: int
         found.append("list")
     if word and is_single and word[1][0].casefold() == marker.labels[0].name[0].casefold():
         found.append("initial of the word before")
+    after = _WORD_BEHIND.match(behind)
+    if after and is_single and after[1][0].casefold() == marker.labels[0].name[0].casefold():
+        found.append("initial of the word behind")
     if word and _NAMED.search(word[1]):
         found.append("names a group")
     if COMPARING.search(before):
@@ -65,32 +80,25 @@ def features(caption: str, marker: Marker, group: Sequence[Marker], reached: int
         found.append("predicate behind")
     elif behind[1:2].isupper():
         found.append("capital behind")
-    if marker.labels[0].index > reached + 1:
+    if marker.labels[0].index > expected:
         found.append("skips a letter")
-    if marker.labels[-1].index <= reached:
-        found.append("repeated")
-    others = [other for other in group if other is not marker]
-    if others and not marker.opens:
-        share = sum(other.opens for other in others) / len(others)
-        if share >= 0.5:
-            found.append("others open a clause")
-    if others and marker.opens and not any(other.opens for other in others):
+    others = group.openings - marker.opens
+    if not marker.opens and 0 < len(group.starts) - 1 <= 2 * others:
+        found.append("others open a clause")
+    if marker.opens and not others and len(group.starts) > 1:
         found.append("others are within a clause")
     if not marker.opens and _is_among_foreign(caption, marker, group):
         found.append("foreign letters in the sentence")
     return found
 
 
-def _is_among_foreign(caption: str, marker: Marker, group: Sequence[Marker]) -> bool:
+def _is_among_foreign(caption: str, marker: Marker, group: Group) -> bool:
     """Return whether the sentence has other letters in brackets, which are no labels."""
     start = max(caption.rfind(". ", max(0, marker.start - 200), marker.start), marker.start - 200, 0)
     end = _END.search(caption, marker.end, marker.end + 200)
     stop = end.start() if end else marker.end + 200
-    own = {other.start for other in group}
-    return any(
-        match.start() not in own and match.start() != marker.start
-        for match in _FOREIGN.finditer(caption, start, stop)
-    )
+    found = _FOREIGN.finditer(caption, start, stop)
+    return any(match.start() not in group.starts for match in found)
 
 
 def log_odds(found: Sequence[str]) -> float:
@@ -106,27 +114,35 @@ def likely(
     The labels are the beginning of the alphabet that is likeliest; later ones are other letters in
     brackets. ``hints`` are labels that the figure has.
     """
+    group = Group(markers)
     odds: dict[int, float] = {}
     weights = []
-    reached = markers[0].labels[0].index - 1
+    early = []
+    present = sorted({label.index for marker in markers for label in marker.labels})
+    expected = present[0]
     folded = {hint.casefold() for hint in hints}
     for marker in markers:
-        weight = log_odds(features(caption, marker, markers, reached))
-        weight += _NEXT * (marker.labels[0].index == reached + 1)
+        found = features(caption, marker, group, expected)
+        indices = [label.index for label in marker.labels]
+        weight = log_odds(found) + _NEXT * (indices[0] == expected)
         weight += 4.0 * (marker.labels[0].name.casefold() in folded)
         weights.append(weight)
-        indices = [label.index for label in marker.labels]
-        if indices[0] <= reached + 1:
-            reached = max(reached, *indices)
+        early.append(indices[0] > expected)
+        if indices[0] <= expected <= max(indices):
+            expected = next((index for index in present if index > max(indices)), 99)
         for index in indices:
             odds[index] = max(odds.get(index, weight), weight)
-    totals = list(itertools.accumulate(odds[index] for index in sorted(odds)))
+    totals = list(itertools.accumulate(odds[index] for index in present))
     best = max(range(len(totals)), key=totals.__getitem__)
-    last = sorted(odds)[best]
     kept = [
         marker
-        for marker, weight in zip(markers, weights, strict=True)
-        if all(label.index <= last for label in marker.labels)
-        and (weight > -1 or any(odds[label.index] - weight < 2 for label in marker.labels))
+        for marker, weight, is_early in zip(markers, weights, early, strict=True)
+        if all(label.index <= present[best] for label in marker.labels)
+        and not (
+            is_early and weight < 0 and all(odds[label.index] > 0 for label in marker.labels)
+        )
     ]
-    return kept, totals[best]
+    if best == 0 and len(present) > 1 and not folded & set(map(str.casefold, kept[0].names())):
+        return kept, -1.0
+    is_headless = present[0] != 1 and not folded & {name.casefold() for name in kept[0].names()}
+    return kept, totals[best] - _HEADLESS * is_headless

@@ -7,7 +7,7 @@ quantity, ``As(V)`` or ``E. coli`` are excluded by this without a list of except
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from biovl.articles.subcaptions.completion import complete, with_ranges, without_overlaps
@@ -54,31 +54,34 @@ def choose(
 ) -> System | None:
     """Return the system that explains the markers best, or None."""
     hints = frozenset(cited) | frozenset(seen)
-    best = proposed(caption, candidates, hints)
-    if best is None or best.family == "word":
-        return best
-    kept, odds = likely(caption, best.markers, hints)
-    return replace(best, markers=tuple(kept)) if odds > 0 else None
+    for system in proposed(caption, candidates, hints):
+        if system.family == "word":
+            return system
+        kept, odds = likely(caption, system.markers, hints)
+        if odds > 0:
+            return replace(system, markers=tuple(kept))
+    return None
 
 
 def proposed(
     caption: str, candidates: Sequence[Marker], hints: Collection[str]
-) -> System | None:
-    """Return the system with the longest and clearest alphabet, or None."""
+) -> Iterator[System]:
+    """Yield the best system of each degree of reliability, the most reliable first."""
     candidates = with_ranges(caption, candidates)
-    systems = _systems(caption, candidates, hints)
-    best = max(systems, key=lambda system: system.score, default=None)
-    if best is None or best.score < _LEAST:
-        return None
-    if best.family == "word":
-        return best
-    best = _around(best, systems)
-    alike = [marker for marker in candidates if marker.kind == best.kind]
-    return replace(best, markers=complete(caption, best.family, best.markers, alike))
+    for systems in _systems(caption, candidates, hints):
+        best = max(systems, key=lambda system: system.score)
+        if best.family == "word":
+            yield best
+            continue
+        best = _around(best, systems)
+        alike = [marker for marker in candidates if marker.kind == best.kind]
+        yield replace(best, markers=complete(caption, best.family, best.markers, alike))
 
 
-def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str]) -> list[System]:
-    """Return the candidate systems of the most reliable kind that occurs."""
+def _systems(
+    caption: str, candidates: Sequence[Marker], hints: Collection[str]
+) -> Iterator[list[System]]:
+    """Yield the candidate systems by degree of reliability."""
     groups: dict[tuple[Family, str], list[Marker]] = {}
     mixed: dict[str, list[Marker]] = {}
     for marker in candidates:
@@ -92,7 +95,9 @@ def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str])
             attempts[4].append((family, kind, group))
         elif family == "loose":
             attempts[0 if _alphabet(kind, hints) else 3].append((family, kind, group))
-        elif family != "inner":
+        elif family == "inner":
+            attempts[3].append((family, kind, group))
+        else:
             is_doubtful = kind in _DOUBTFUL_KINDS and not _alphabet(kind, hints)
             attempts[2 if is_doubtful else 0].append((family, kind, group))
     attempts[1] = [
@@ -112,8 +117,7 @@ def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str])
             if chain:
                 systems.append(_scored(family, kind, chain, hints, len(caption)))
         if any(system.score >= _LEAST for system in systems):
-            return systems
-    return []
+            yield systems
 
 
 def _alphabet(kind: str, hints: Collection[str]) -> set[int]:
@@ -131,6 +135,8 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
         return True
     starts = sum(marker.starts for marker in chain) / len(chain)
     length = (chain[-1].start - chain[0].start) / max(len(chain) - 1, 1)
+    if chain[0].kind != "digit" and starts == 1.0 and len(chain) > 1:
+        return all(m.family in ("bracket", "half") for m in chain)
     is_marked = all(m.bold or m.family in ("bracket", "half", "panel") for m in chain)
     return starts == 1.0 and length > 40 and is_marked
 
