@@ -161,7 +161,9 @@ class _Reader:
         own = members[:later]
         if self._vote(Span(heading.end, own[-1].end + 60), own) > 0:
             self._add(inside.start, members[0].start, heading.names(), cuts)
-            for marker, end in zip(members, [*(m.start for m in members[1:]), span.end], strict=True):
+            for marker, end in zip(
+                members, [*(m.start for m in members[1:]), span.end], strict=True
+            ):
                 self._add(marker.start, end, marker.names(), (marker,))
         elif later is None:
             self._behind(inside, own, cuts)

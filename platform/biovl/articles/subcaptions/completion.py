@@ -132,9 +132,7 @@ def with_ranges(caption: str, candidates: Sequence[Marker]) -> list[Marker]:
     return sorted(joined, key=lambda marker: (marker.start, -marker.end))
 
 
-def _joined(
-    caption: str, markers: Sequence[Marker], *, only_ranges: bool = False
-) -> list[Marker]:
+def _joined(caption: str, markers: Sequence[Marker], *, only_ranges: bool = False) -> list[Marker]:
     """Return the markers with ``(A) and (B)`` merged, and ``(C)–(E)`` expanded."""
     joined: list[Marker] = []
     count = Counter(name for marker in markers for name in marker.names())

@@ -1,7 +1,7 @@
 """How likely a marker is a panel label, from the words around it.
 
-A logistic model over features written by hand; ``benchmarks/train_caption_labels.py`` fits its
-weights, which are in ``evidence.json``.
+A logistic model over features written by hand. ``benchmarks/train_captions.py`` fits its weights,
+which are in ``evidence.json``.
 """
 
 import itertools
@@ -56,7 +56,7 @@ def features(caption: str, marker: Marker, group: Group, expected: int) -> list[
     behind = caption[marker.end : marker.end + 40]
     word = _WORD_BEFORE.search(before)
     is_single = len(marker.labels) == 1
-    found = [marker.family]
+    found: list[str] = [marker.family]
     if marker.starts:
         found.append("starts a sentence")
     elif marker.opens:
@@ -94,7 +94,9 @@ def features(caption: str, marker: Marker, group: Group, expected: int) -> list[
 
 def _is_among_foreign(caption: str, marker: Marker, group: Group) -> bool:
     """Return whether the sentence has other letters in brackets, which are no labels."""
-    start = max(caption.rfind(". ", max(0, marker.start - 200), marker.start), marker.start - 200, 0)
+    start = max(
+        caption.rfind(". ", max(0, marker.start - 200), marker.start), marker.start - 200, 0
+    )
     end = _END.search(caption, marker.end, marker.end + 200)
     stop = end.start() if end else marker.end + 200
     found = _FOREIGN.finditer(caption, start, stop)
@@ -116,8 +118,8 @@ def likely(
     """
     group = Group(markers)
     odds: dict[int, float] = {}
-    weights = []
-    early = []
+    weights: list[float] = []
+    early: list[bool] = []
     present = sorted({label.index for marker in markers for label in marker.labels})
     expected = present[0]
     folded = {hint.casefold() for hint in hints}
@@ -138,11 +140,10 @@ def likely(
         marker
         for marker, weight, is_early in zip(markers, weights, early, strict=True)
         if all(label.index <= present[best] for label in marker.labels)
-        and not (
-            is_early and weight < 0 and all(odds[label.index] > 0 for label in marker.labels)
-        )
+        and not (is_early and weight < 0 and all(odds[label.index] > 0 for label in marker.labels))
     ]
-    if best == 0 and len(present) > 1 and not folded & set(map(str.casefold, kept[0].names())):
-        return kept, -1.0
-    is_headless = present[0] != 1 and not folded & {name.casefold() for name in kept[0].names()}
+    first = {name.casefold() for marker in kept[:1] for name in marker.names()}
+    if not kept or (best == 0 < len(present) - 1 and not folded & first):
+        return [], -1.0
+    is_headless = present[0] != 1 and not folded & first
     return kept, totals[best] - _HEADLESS * is_headless

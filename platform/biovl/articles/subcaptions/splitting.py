@@ -1,6 +1,7 @@
 """Splitting of compound captions: the text about each panel, and about all of them.
 
-Rules over the text and its bold ranges; no model. A caption with uncertain labels stays whole.
+Rules over the text and its bold ranges, and a small model of which letters are labels. A caption
+with uncertain labels stays whole.
 Every character belongs to the preamble, to a part or to the trailing text.
 """
 

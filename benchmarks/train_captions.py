@@ -1,0 +1,194 @@
+"""Fit the weights of the caption splitter, in a minute.
+
+    python benchmarks/train_captions.py ../shared/data --without frontiers wiley
+
+What a label looks like is learned without annotation. Letters that sentences of an article cite
+are labels. Letters in brackets that are beyond the alphabet of their caption are not; neither are
+abbreviations and cross-references that are inserted into captions. Which of them happens to
+continue the alphabet is chance, so each is given a place in it.
+"""
+
+import argparse
+import json
+import random
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from biovl.articles.citances.extraction import citances
+from biovl.articles.jats import read_article
+from biovl.articles.subcaptions.evidence import Group, features
+from biovl.articles.subcaptions.labels import ALPHABETS, LabelValue
+from biovl.articles.subcaptions.markers import Marker, markers
+from biovl.articles.subcaptions.systems import System, proposed
+from biovl.core.records import Span
+
+WEIGHTS = Path(__file__).parents[1] / "platform/biovl/articles/subcaptions/evidence.json"
+_PUBLISHER = re.compile(rb"<publisher-name>([^<]*)")
+_NAMED = ("group", "type", "stage", "class", "strain", "site", "vitamin", "factor", "case", "model")
+_REFERENCES = (" (see {})", " as shown in ({})", " as in ({})", ", see ({}),")
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption, its bold ranges, and the first letters of the panels that sentences cite."""
+
+    text: str
+    bold: tuple[Span, ...]
+    cited: frozenset[str]
+
+
+Example = tuple[list[str], int]
+"""Features of a marker, and whether it is a label."""
+
+
+def captions(shared: Path, without: Sequence[str]) -> Iterator[Caption]:
+    """Yield the captions of the articles, except those of some publishers."""
+    with tarfile.open(shared / "nxml.tar.gz") as archive:
+        for member in archive:
+            stream = archive.extractfile(member)
+            xml = stream.read() if stream and member.name.endswith(".xml") else b""
+            publishers = b" ".join(_PUBLISHER.findall(xml[:40_000])).lower()
+            if not xml or any(name.lower().encode() in publishers for name in without):
+                continue
+            content = read_article(xml).content
+            for figure in content.figures if content else ():
+                panels = {p for c in citances(figure.mentions, figure.label) for p in c.panels}
+                cited = frozenset(panel[0].casefold() for panel in panels if panel)
+                yield Caption(figure.caption, tuple(figure.caption_bold), cited)
+
+
+def examples(caption: Caption, rng: random.Random) -> Iterator[Example]:
+    """Yield the markers of a caption of which it is clear what they are."""
+    found = markers(caption.text, caption.bold)
+    system = next(proposed(caption.text, found, caption.cited), None)
+    if system is None and not caption.cited:
+        for marker in found:
+            if marker.family in ("bracket", "half") and _is_letter(marker):
+                yield _read(caption.text, _placed(marker, 1), [], 0), 0
+    if system and caption.cited and system.kind in ("upper", "lower"):
+        yield from _labels(caption, system)
+        yield from _strangers(caption, system, found, rng)
+        if system.family == "bracket" and len(system.markers) > 1:
+            yield from _inserted(caption.text, system, rng)
+
+
+def _is_letter(marker: Marker) -> bool:
+    return len(marker.labels) == 1 and marker.kind in ("upper", "lower")
+
+
+def _placed(marker: Marker, index: int) -> Marker:
+    """Return a marker as if its letter were at another place of the alphabet."""
+    name = marker.labels[0].name
+    return replace(marker, labels=(LabelValue(name, marker.kind, index),))
+
+
+def _reached(group: Sequence[Marker]) -> int:
+    return max((label.index for marker in group for label in marker.labels), default=0)
+
+
+def _read(text: str, marker: Marker, group: Sequence[Marker], reached: int) -> list[str]:
+    return features(text, marker, Group([*group, marker]), reached + 1)
+
+
+def _labels(caption: Caption, system: System) -> Iterator[Example]:
+    reached, met = 0, set[str]()
+    for marker in system.markers:
+        names = {name[0].casefold() for name in marker.names()}
+        if not names <= met and max(names) <= max(caption.cited):
+            yield features(caption.text, marker, Group(system.markers), reached + 1), 1
+        met |= names
+        if marker.labels[0].index <= reached + 1:
+            reached = max(reached, marker.labels[-1].index)
+
+
+def _strangers(
+    caption: Caption, system: System, found: Sequence[Marker], rng: random.Random
+) -> Iterator[Example]:
+    """Yield letters beyond the caption's alphabet, as if they continued it."""
+    last = max(*(name[0].casefold() for m in system.markers for name in m.names()), *caption.cited)
+    for marker in found:
+        is_bare = marker.family in ("bare", "loose", "panel", "inner", "word")
+        if is_bare or not _is_letter(marker):
+            continue
+        is_beyond = ord(marker.labels[0].name[0].casefold()) > ord(last) + 1
+        if is_beyond and not any(
+            m.start < marker.end and marker.start < m.end for m in system.markers
+        ):
+            reached = _reached([m for m in system.markers if m.start < marker.start])
+            stranger = _placed(marker, reached + rng.choice((1, 1, 2)) if reached else 1)
+            if rng.random() < 0.5:
+                stranger = replace(stranger, family=system.family)
+            yield _read(caption.text, stranger, system.markers, reached), 0
+
+
+def _inserted(text: str, system: System, rng: random.Random) -> Iterator[Example]:
+    """Yield an abbreviation or a reference that is inserted after a word of the caption."""
+    at = rng.randrange(len(system.markers))
+    stop = system.markers[at + 1].start if at + 1 < len(system.markers) else len(text)
+    words = list(
+        re.compile(r"\b[A-Za-z]{4,}\b(?= [a-z])").finditer(text, system.markers[at].end, stop)
+    )
+    reached = _reached(system.markers[: at + 1])
+    index = reached + rng.choice((1, 1, 2))
+    letters = ALPHABETS[system.kind]
+    if not words or index > len(letters):
+        return
+    word, kind, letter = rng.choice(words), rng.random(), letters[index - 1]
+    if kind < 0.48:
+        initial = word[0][0]
+        letter = initial.upper() if system.kind == "upper" else initial.lower()
+    form = " ({})"
+    if kind > 0.75:
+        form = rng.choice(_REFERENCES)
+    elif kind > 0.6:
+        form = f" {rng.choice(('in', 'of', 'for'))} {rng.choice(_NAMED)} ({{}})"
+    piece = form.format(letter)
+    start = word.end() + piece.index("(")
+    shifted = [
+        m if m.start < word.end() else replace(m, start=m.start + len(piece))
+        for m in system.markers
+    ]
+    stranger = Marker(
+        *(start, start + len(letter) + 2, "bracket", system.kind),
+        labels=(LabelValue(letter, system.kind, index),),
+        tail_start=start + len(letter) + 2,
+        opens=False,
+        starts=False,
+        bold=False,
+    )
+    changed = text[: word.end()] + piece + text[word.end() :]
+    yield _read(changed, stranger, shifted, reached), 0
+
+
+def fit(examples: Sequence[Example], *, ridge: float = 1.0) -> dict[str, float]:
+    """Return the weights of a logistic model; Newton's method."""
+    names = sorted({name for found, _ in examples for name in found})
+    x_NF = np.array([[1.0, *(name in found for name in names)] for found, _ in examples])
+    y_N = np.array([label for _, label in examples])
+    w_F = np.zeros(len(names) + 1)
+    penalty_F = np.full(len(w_F), ridge)
+    penalty_F[0] = 1e-6
+    for _ in range(30):
+        p_N = 1 / (1 + np.exp(-x_NF @ w_F))
+        hessian_FF = (x_NF * (p_N * (1 - p_N))[:, None]).T @ x_NF + np.diag(penalty_F)
+        w_F -= np.linalg.solve(hessian_FF, x_NF.T @ (p_N - y_N) + penalty_F * w_F)
+    return {name: round(float(w), 2) for name, w in zip(["bias", *names], w_F, strict=True)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shared", type=Path, help="the folder with nxml.tar.gz")
+    parser.add_argument("--without", nargs="*", default=[], help="publishers to leave out")
+    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    rng = random.Random(0)
+    known = [e for c in captions(options.shared, options.without) for e in examples(c, rng)]
+    # Most publishers print no bold labels; those that do must not hide the other features.
+    known += [([n for n in found if n != "bold"], y) for found, y in known if "bold" in found]
+    options.out.write_text(json.dumps(fit(known), indent=1) + "\n")
+    print(len(known), "markers,", sum(label for _, label in known), "of them labels")

@@ -1,0 +1,88 @@
+"""Which letters are labels: group labels, abbreviations, references, ranges and positions."""
+
+import pytest
+
+from biovl.articles.subcaptions.splitting import split_caption
+from tests.articles.subcaptions.cases import read
+
+
+@pytest.mark.parametrize(
+    ("caption", "labels"),
+    [
+        ("(A) Flux from the cytosol (C) to the nucleus (N). (B) Model of the flux.", "AB"),
+        ("(A) Western blot of controls (C) and treated (T) cells. (B) Its quantification.", "AB"),
+        ("(A) Blot. Cells as shown in (C) were used. (B) Quantification.", "AB"),
+        ("(A) H&E stain. (B) Periodic acid-Schiff stain (for details see (C)).", "AB"),
+        ("Flux. (A) Into the cytosol (C) and nucleus (N). (B) Model. (C) Residuals.", "ABC"),
+        ("Comparison of treatment groups: (A) placebo, n = 20; group (B) drug.", ""),
+        ("Maps of C (A), N (B) and O (C) in the sample.", "ABC"),
+        ("Carbon (C; a), nitrogen (N; b) and phosphorus (P; c) in leaves.", "abc"),
+        ("Skulls. (A) Cat. (B) Dog. (C) Hen. (E) Rat. (F) Ape.", "ABCEF"),
+        ("(a)–(d) Radiographs of the hip over four years.", "abcd"),
+        ("(A) through (D) Fundus photographs of the patient.", "ABCD"),
+        ("In panels (A) through (D), the flow is shown. In (E) through (H), the heat.", "ABCDEFGH"),
+        ("Boat recordings (A – Lowe Boat, B – Polar Kraft).", "AB"),
+        ("Photograph of the patient (a: front, b: back).", "ab"),
+        ("Fig 1a: Axial CT. Fig 1b: Coronal CT.", "ab"),
+        ("Panel 1: control. Panel 2: drug. Panel 3: washout.", "123"),
+    ],
+)
+def test_the_words_around_a_letter_tell_whether_it_is_a_label(caption: str, labels: str) -> None:
+    assert split_caption(caption).labels() == tuple(labels)
+
+
+def test_roman_numerals_that_start_sentences_are_labels_beside_groups() -> None:
+    found = split_caption("Growth. (i) Control group (n = 5). (ii) Group A. (iii) Group B.")
+    assert found.labels() == ("i", "ii", "iii")
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "(A–C) Sections of (A) control, (B) sham and (C) treated bone. (D–E) Scans of (D) control and (E) treated bone.",
+            [
+                "",
+                "A,B,C: Sections of",
+                "A: control",
+                "B: sham",
+                "C: treated bone.",
+                "D,E: Scans of",
+                "D: control",
+                "E: treated bone.",
+                "",
+            ],
+        ),
+        (
+            "(A) Map. (B–E) Cells of liver (B) and lung (D) at noon. Nuclei are blue.",
+            [
+                "",
+                "A: Map.",
+                "B,C,D,E: Cells of",
+                "B: liver",
+                "D: lung",
+                "B,C,D,E: at noon. Nuclei are blue.",
+                "",
+            ],
+        ),
+        (
+            "Tendons. Upper row shows low magnification. Lower row shows high magnification.",
+            [
+                "Tendons.",
+                "upper row: shows low magnification.",
+                "lower row: shows high magnification.",
+                "",
+            ],
+        ),
+        (
+            "The left-hand panel shows cases. The right-hand panel shows suburbs.",
+            ["", "left panel: shows cases.", "right panel: shows suburbs.", ""],
+        ),
+        (
+            "Particles. Left: round; middle and right: flat.",
+            ["Particles.", "left: round", "middle,right: flat.", ""],
+        ),
+    ],
+)
+def test_groups_and_positions(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected
