@@ -153,7 +153,7 @@ def _of_case(
         one = scores.scored(case, prediction)
         values = {**one.values, "figures": 1}
         if number == 0:
-            if name == "biovl":
+            if name == "biovl" and one.is_compound:
                 for how, labels in (("told", case.labels), ("untold", ())):
                     read = read_labels(case.pixels, expected=labels)
                     values |= scores.label_values(how, read, case.panels)

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -193,18 +194,23 @@ class Articles:
     def figures(self, article: str) -> tuple[str, list[Figure]]:
         """Return an article's publisher and figures; none if the article is not there."""
         if article not in self._known:
-            path = self.shared and self.shared / "packages" / f"{article}.tar.gz"
-            if path and path.exists():
-                source = build(Config(path=str(path)))
-                packages = [p for address in source.addresses() for p in source.read(address)]
-            else:
-                xml = self._xml.get(article)
-                packages = [Package(name=article, uri=article, xml=xml)] if xml else []
-            found = [row for one in packages for row in rows(one) if isinstance(row, Figure)]
-            named = [_PUBLISHER.search(one.xml or b"") for one in packages]
-            publisher = next((match[1].decode() for match in named if match), "")
+            publisher, found = "", list[Figure]()
+            # A package can be read until the next one is requested.
+            for package in self._packages(article):
+                found += [row for row in rows(package) if isinstance(row, Figure)]
+                named = _PUBLISHER.search(package.xml or b"")
+                publisher = " ".join(unescape(named[1].decode()).split()) if named else publisher
             self._known[article] = publisher, found
         return self._known[article]
+
+    def _packages(self, article: str) -> Iterator[Package]:
+        path = self.shared and self.shared / "packages" / f"{article}.tar.gz"
+        if path and path.exists():
+            source = build(Config(path=str(path)))
+            for address in source.addresses():
+                yield from source.read(address)
+        elif article in self._xml:
+            yield Package(name=article, uri=article, xml=self._xml[article])
 
     def figure(self, line: Mapping[str, Any]) -> tuple[str, Figure] | None:
         """Return the publisher and the row of the figure that a line names."""
@@ -212,7 +218,9 @@ class Articles:
         image = Path(line.get("image") or "").name
         for row in found:
             same = Path(row.image_name or "").name == image if image else True
-            if row.xml_id == line["figure"] and same:
+            # A figure without an id in the XML has its number.
+            is_named = line["figure"] in (row.xml_id, row.figure_id.rpartition("_")[2])
+            if is_named and same:
                 return publisher, row
         return None
 

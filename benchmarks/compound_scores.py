@@ -47,9 +47,16 @@ def scored(case: Case, found: Prediction) -> Scored:
     panels = found.panels if len(found.panels) > 1 else []
     boxes, true_boxes = [one.box for one in panels], [one.box for one in true]
     pairs = match_boxes(boxes, true_boxes)
-    named = {i: j for i, j in pairs.items() if panels[i].label == true[j].label}
+    texts = [found.texts.get(one.label or "", "") for one in panels]
+    # Where a caption says "left" and "right", methods name panels as they like: words decide.
+    named = {
+        i: j
+        for i, j in pairs.items()
+        if panels[i].label == true[j].label
+        or (true[j].label is None and _words_are_right(true[j], case, found, texts[i]))
+    }
     is_right = len(pairs) == len(panels) == len(true)
-    words = [_words_are_right(true[j], case, found.texts) for j in named.values()]
+    words = [_words_are_right(true[j], case, found, texts[i]) for i, j in named.items()]
     f1 = [
         token_f1(found.texts.get(p.label or "", ""), p.text, p.label or "") for p in true if p.label
     ]
@@ -79,7 +86,7 @@ def scored(case: Case, found: Prediction) -> Scored:
         "f1": sum(f1),
         "texts": len(f1),
         "as_is": bool(true) == bool(panels),
-        "cpu_ms": found.cpu_ms,
+        "cpu_ms": found.cpu_ms if true else 0,
     }
     ranked = _ranked(found, true_boxes) if true else []
     return Scored(case.article, values, ranked, bool(true), found.confidence, wrong)
@@ -99,24 +106,24 @@ def _ranked(found: Prediction, true: Sequence[Box]) -> list[tuple[float, list[bo
     return ranked
 
 
-def _words_are_right(panel: TruePanel, case: Case, texts: Mapping[str, str]) -> bool:
-    """Return whether a text has the panel's own words, and none of its neighbours'.
+def _words_are_right(panel: TruePanel, case: Case, found: Prediction, text: str) -> bool:
+    """Return whether a panel's text has its own words, and none of its neighbours'.
 
     What is in front of and behind all parts is no neighbour's and may be missing.
     """
-    if not panel.label:
-        return True
-    found = _bag(texts.get(panel.label, ""))
-    own = _bag(panel.own) - Counter([panel.label.lower()])
+    if not panel.own:
+        return panel.label is not None or not text
+    given = _bag(text)
+    own = _bag(panel.own) - Counter([(panel.label or "").lower()])
     others = Counter[str]()
     for other in case.panels:
-        if other.label != panel.label:
+        if other.own != panel.own:
             others |= _bag(other.own)
-    extra = (found - _bag(panel.text)) & others
+    extra = (given - _bag(panel.text)) & others
     if not case.has_trailing:
-        extra -= functools.reduce(operator.and_, map(_bag, texts.values()))
+        extra -= functools.reduce(operator.and_, map(_bag, found.texts.values()), extra)
     allowed = max(1.0, _WRONG_WORDS * own.total())
-    return (own - found).total() <= allowed and extra.total() <= allowed
+    return (own - given).total() <= allowed and extra.total() <= allowed
 
 
 def token_f1(found: str, true: str, label: str) -> float:
@@ -236,7 +243,7 @@ PANELS: dict[str, Metric] = {
     "alignment F1": f1(hits="aligned"),
     "text F1": share("f1", "texts"),
     "compound or single": share("as_is", "figures"),
-    "CPU ms": share("cpu_ms", "figures"),
+    "CPU ms": share("cpu_ms", "compound"),
 }
 LABELS: dict[str, Metric] = {
     f"{name} {how}": share(f"{how} hits", f"{how} {by}")
