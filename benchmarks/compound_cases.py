@@ -283,14 +283,15 @@ def read_citances(folder: Path, articles: Articles) -> Iterator[CitanceCase]:
     """Yield the sentences of a folder; one given by its place is looked up in the mentions."""
     for line in _lines(folder / "citances.jsonl"):
         article = line.get("article") or line["pmcid"]
-        sentence, publisher = line.get("sentence"), line.get("publisher", "")
-        if sentence is None:
+        sentence, publisher = line["sentence"], line.get("publisher", "")
+        if not isinstance(sentence, str):
             publisher, found = articles.figures(article)
-            texts = (m.text[line["start"] : line["end"]] for row in found for m in row.mentions)
-            sentence = next((t for t in texts if _sha256(t) == line["sentence_sha256"]), None)
-        if sentence is None:
-            print(f"{folder}: a sentence of {article} was not found", file=sys.stderr)
-            continue
+            texts = {_sha256(m.text): m.text for row in found for m in row.mentions}
+            paragraph = texts.get(line["paragraph_sha256"])
+            if paragraph is None:
+                print(f"{folder}: a paragraph of {article} was not found", file=sys.stderr)
+                continue
+            sentence = paragraph[slice(*sentence)]
         refs = ((ref["kind"], ref["figure"], ref["panels"]) for ref in line["refs"])
         yield CitanceCase(folder.name, article, publisher, sentence, cited(refs))
 
