@@ -33,7 +33,7 @@ _CONTAINERS = {
 }
 # References outside of paragraphs are in one of these.
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
-_RANGE_IN_TEXT = re.compile(r"(\d+)\s?[-–—‒‐]\s?(\d+)")
+_RANGE_IN_TEXT = re.compile(r"(?<!\d)(\d{1,6})\s?[-–—‒‐]\s?(\d{1,6})(?!\d)")
 _MAX_RANGE = 20
 
 

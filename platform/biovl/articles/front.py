@@ -143,11 +143,12 @@ def _iso(date: etree._Element) -> str | None:
     if not re.fullmatch(r"[12]\d{3}", year):
         return None
     month_text = plain(date.find("month"))
-    month = int(month_text) if month_text.isdecimal() else _MONTHS.get(month_text[:3].lower(), 0)
+    is_number = month_text.isdecimal() and len(month_text) <= 2
+    month = int(month_text) if is_number else _MONTHS.get(month_text[:3].lower(), 0)
     if not 1 <= month <= 12:
         return year
     day = plain(date.find("day"))
-    if day.isdecimal() and 1 <= int(day) <= 31:
+    if day.isdecimal() and len(day) <= 2 and 1 <= int(day) <= 31:
         return f"{year}-{month:02d}-{int(day):02d}"
     return f"{year}-{month:02d}"
 

@@ -39,6 +39,8 @@ _PROSE_BEHIND = re.compile(
 )
 _WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through)\b|&)[\w(]")
 _WORDS = frozenset({"a", "A", "I"})
+_LONGEST_LABEL = 200
+"""Characters; a longer label is a text, and the pattern would take quadratic time."""
 _LABEL = re.compile(
     r"(?:(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*)?(?P<prefix>(?:\b|(?<=[a-z]))[SA])?(?P<number>\d+)\.?"
 )
@@ -82,7 +84,9 @@ def panels_in(reference: str, after: str) -> list[str]:
 
 def figure_number(label: str | None) -> tuple[str, int] | None:
     """Return type and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``."""
-    match = _LABEL.fullmatch(label.strip()) if label else None
+    if not label or len(label) > _LONGEST_LABEL:
+        return None
+    match = _LABEL.fullmatch(label.strip())
     if match is None:
         return None
     kind = _FIGURE.sub("figure", (match["kind"] or "figure").strip(" .").lower())

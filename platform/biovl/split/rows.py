@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from biovl.articles.citances.extraction import Citance, citances
+from biovl.articles.spans import SpanIndex
 from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
 from biovl.core.records import (
     Figure,
@@ -171,7 +172,7 @@ def _panel(
     text = caption.text_of(label) if label else figure.caption
     own = " ".join(part.text for part in caption.parts if label in part.labels)
     label_box = matched.panel.label_box
-    mentions = _mentions_of(label, cited, figure.mentions, caption.labels())
+    mentions = _mentions_of(label, cited, caption.labels())
     return Panel(
         **{
             **_columns_of(figure),
@@ -290,11 +291,11 @@ def _encode(pixels: np.ndarray, figure: Figure, jpeg_quality: int) -> tuple[byte
 def _mentions_of(
     label: str | None,
     cited: Sequence[Citance],
-    stored: Sequence[Mention],
     labels: Sequence[str],
 ) -> list[PanelMention]:
     """Return the sentences that cite a panel, and, flagged, those that cite the whole figure."""
     found = []
+    superscripts: dict[int, SpanIndex[Span]] = {}
     for one in cited:
         named = [
             panel
@@ -302,14 +303,17 @@ def _mentions_of(
             if label is not None and _names(panel, label, labels)
         ]
         if named or any(not reference.panels for reference in one.references):
-            found.append(_mention(one, stored, named))
+            if id(one.mention) not in superscripts:
+                superscripts[id(one.mention)] = SpanIndex(
+                    one.mention.superscripts, lambda span: span
+                )
+            found.append(_mention(one, superscripts[id(one.mention)], named))
     return found
 
 
-def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> PanelMention:
+def _mention(one: Citance, raised: SpanIndex[Span], named: Sequence[str]) -> PanelMention:
     """Return a sentence that cites the panel by some names; without names, the whole figure."""
-    source = next(found for found in stored if one.text in found.text)
-    start = source.text.index(one.text)
+    start, end = one.span.start, one.span.end
     statement = " ".join(dict.fromkeys(filter(None, map(one.statement_of, named))))
     return PanelMention(
         text=one.text,
@@ -318,16 +322,11 @@ def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> P
                 start=reference.span.start,
                 end=reference.span.end,
                 panels=list(reference.panels),
-                implied=any(
-                    link.implied
-                    and link.start < start + reference.span.end
-                    and start + reference.span.start < link.end
-                    for link in source.refs
-                ),
+                implied=reference in one.implied,
             )
             for reference in one.references
         ],
-        superscripts=list(_shift_spans(source.superscripts, start, start + len(one.text))),
+        superscripts=list(_shift_spans(raised.overlapping(start, end), start, end)),
         container=one.container,
         figure_level=not named,
         statement=statement if statement not in ("", one.text) else None,

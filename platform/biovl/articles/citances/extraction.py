@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from biovl.articles.citances.grammar import FigureReference, Kind, references
 from biovl.articles.citances.statements import Statement, statements
 from biovl.articles.sentences import sentences
+from biovl.articles.spans import SpanIndex
 from biovl.core.records import Mention, Reference, Span
 
 __all__ = [
@@ -29,6 +30,8 @@ class Citance:
     """A sentence that cites the figure, and its statements about panels."""
 
     text: str
+    mention: Mention
+    """The paragraph of the sentence."""
     span: Span
     """Range in the mention's text."""
     container: str
@@ -37,6 +40,8 @@ class Citance:
     """References to this figure. A ``span`` is relative to the sentence."""
     statements: tuple[Statement, ...]
     """Statements of the sentence about this figure."""
+    implied: frozenset[FigureReference]
+    """References inside a cited range: to Figure 4 in ``Figs. 3–5``."""
 
     @property
     def panels(self) -> tuple[str, ...]:
@@ -80,23 +85,36 @@ def citances_of(mention: Mention, figure_label: str | None) -> list[Citance]:
     """
     named = references(figure_label) if figure_label else []
     known = named[0] if len(named) == 1 else None
-    links = [Span(link.start, link.end) for link in mention.refs]
+    links = SpanIndex(mention.refs, _span)
+    ranges = SpanIndex([link for link in mention.refs if link.implied], _span)
+    protected = [_span(link) for link in mention.refs]
     found = []
-    for span in sentences(mention.text, protected=links):
+    for span in sentences(mention.text, protected=protected):
         # A sentence may include a displayed formula, which is a line of its own.
         text = mention.text[span.start : span.end].replace("\n", " ")
-        inside = [link for link in mention.refs if span.start <= link.start < span.end]
+        inside = links.starting_in(span.start, span.end)
         if not inside and known is None:
             continue
         cited = references(text)
         own = _own(text, span, cited, inside, known)
         if own:
-            others = [one for one in cited if not any(one.span == mine.span for mine in own)]
-            both = sorted([*own, *others], key=lambda one: (one.span.start, one.span.end))
+            taken = {one.span for one in own}
+            both = [*own, *(one for one in cited if one.span not in taken)]
+            both.sort(key=lambda one: (one.span.start, one.span.end))
             own_statements = [
                 one for one in statements(text, both) if (one.figure, one.kind) == _key(own[0])
             ]
-            found.append(Citance(text, span, mention.container, tuple(own), tuple(own_statements)))
+            found.append(
+                Citance(
+                    text=text,
+                    mention=mention,
+                    span=span,
+                    container=mention.container,
+                    references=tuple(own),
+                    statements=tuple(own_statements),
+                    implied=_implied(own, span.start, ranges),
+                )
+            )
     return found
 
 
@@ -110,16 +128,17 @@ def _own(
     """Return the references of a sentence to the given figure."""
     figure, kind = (known.figure, known.kind) if known else ("", "main")
     mine = [one for one in cited if known is not None and _key(one) == (figure, kind)]
+    every, before = (SpanIndex(group, lambda one: one.span) for group in (cited, mine))
     own: list[FigureReference] = []
     for link in links:
         start, end = link.start - sentence.start, min(link.end - sentence.start, len(text))
-        over = [one for one in cited if one.span.start < end and start < one.span.end]
-        same = [one for one in over if one in mine] or [
+        over = every.overlapping(start, end)
+        same = [one for one in over if known is not None and _key(one) == (figure, kind)] or [
             one for one in over if one.figure == figure or (known is None and len(over) == 1)
         ]
         if not same and not any(letter.isalnum() for letter in text[start:end]):
             # The link is an arrow or a sign after the reference: "Fig. 3a ▶".
-            same = [one for one in mine if one.span.end <= start][-1:]
+            same = before.last_before(start)
         if not same:
             same = [FigureReference(figure, tuple(link.panels), kind, Span(start, end))]
         own += [replace(one, figure=figure or one.figure, kind=kind, by="xref") for one in same]
@@ -132,6 +151,19 @@ def _own(
         if one.span not in taken and (not parts or not one.panels or parts & set(one.panels))
     ]
     return list(dict.fromkeys(sorted(own, key=lambda one: (one.span.start, one.span.end))))
+
+
+def _implied(
+    own: list[FigureReference], start: int, ranges: SpanIndex[Reference]
+) -> frozenset[FigureReference]:
+    """Return the references that overlap a link to a range; the sentence starts at ``start``."""
+    return frozenset(
+        one for one in own if ranges.overlapping(start + one.span.start, start + one.span.end)
+    )
+
+
+def _span(link: Reference) -> Span:
+    return Span(link.start, link.end)
 
 
 def _key(reference: FigureReference) -> tuple[str, Kind]:

@@ -12,9 +12,13 @@ from biovl.articles.citances import patterns
 from biovl.articles.citances.labels import Item, panel_at, places_in
 from biovl.articles.citances.lists import ListReader
 from biovl.articles.citances.patterns import DASH
+from biovl.articles.spans import SpanIndex
 from biovl.core.records import Span
 
 Kind = Literal["main", "supplementary", "appendix", "scheme", "other-article"]
+
+MOST = 1_000
+"""Number of references after which no more are read in a sentence: it is a table pasted as one."""
 
 _LOOK_BACK = 80
 _APPENDICES = frozenset("ABCD")
@@ -46,10 +50,14 @@ def references(sentence: str) -> list[FigureReference]:
     found: list[tuple[Item, Kind]] = []
     position = 0
     for match in patterns.HEAD.finditer(sentence):
-        if match.start() >= position:
+        if match.start() >= position and len(found) < MOST:
             position = max(position, _read_head(sentence, match, position, found))
+    known = SpanIndex(found, lambda pair: Span(pair[0].start, pair[0].end))
+    position = 0
     for match in patterns.PLOS.finditer(sentence):
-        _read_numbered(sentence, match.start(), found)
+        start = match.start()
+        if start >= position and len(found) < MOST and not known.overlapping(start, start + 1):
+            position = _read_numbered(sentence, start, found)
     found.sort(key=lambda pair: (pair[0].start, pair[0].end))
     _read_panel_words(sentence, found)
     return [
@@ -112,18 +120,17 @@ def _is_of_another(before: str, head: str) -> bool:
     return match is not None and not (match["listed"] and head[0].isupper())
 
 
-def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) -> None:
-    """Parse a list before the word for figures: ``S1A and S2 Figs``."""
-    if any(item.start <= start < item.end for item, _ in found):
-        return
+def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) -> int:
+    """Parse a list before the word for figures, ``S1A and S2 Figs``; return where it ends."""
     reader = ListReader(sentence, is_plural=True, is_before_word=True)
     end = reader.read(start)
     behind = patterns.NUMBERED_BEHIND.match(sentence, end)
     if not reader.items or behind is None:
-        return
+        # "S1, S2 and S3 Tables" is not read again at each of its numbers.
+        return end
     reader.items[-1].end = behind.end()
-    # "S1 Fig and S2 Fig" is read at each of its numbers.
     found.extend((item, _kind_of(item)) for item in reader.items)
+    return behind.end()
 
 
 def _apply_before(before: str, items: list[Item]) -> int | None:

@@ -24,6 +24,15 @@ class Item:
     place: int = -1
     """Index in ``panels`` of the first panel given by position; -1 if there is none."""
 
+    def count_without_place(self) -> int:
+        """Return how many of the last panels have no position: one for ``A (left), B``."""
+        count = 0
+        for panel in reversed(self.panels):
+            if panel.endswith(")"):
+                break
+            count += 1
+        return count
+
 
 def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
     """Return the panels that a label names, and update ``item.parent``; empty if it is no label."""

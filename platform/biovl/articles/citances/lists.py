@@ -106,7 +106,7 @@ class ListReader:
         if again is None and not has_label and not self._is_number(number, joint):
             return None
         if has_label and label is not None:
-            after = self.text[label.end() :][:20]
+            after = self.text[label.end() : label.end() + 20]
             if patterns.NO_PANEL_WORD.match(after) or (
                 not label["open"] and _is_prose_behind(after)
             ):
@@ -322,9 +322,12 @@ class ListReader:
         places = places_in(match["places"], match["noun"])
         if item.panels and item.place < 0:
             plural = bool(match["noun"]) and match["noun"].endswith("s") and len(places) == 1
-            count = len(item.panels) if plural else max(item.newest, 1)
-            own = item.panels[-count:]
-            placed = [panel_at(panel, place) for panel in own for place in places]
+            count = item.count_without_place()
+            if not plural:
+                count = min(count, max(item.newest, 1))
+            if not count:
+                return end
+            placed = [panel_at(panel, place) for panel in item.panels[-count:] for place in places]
             item.panels[-count:] = placed
             item.newest = len(placed)
         else:

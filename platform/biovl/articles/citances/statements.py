@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from biovl.articles.citances.grammar import FigureReference, Kind, references
+from biovl.articles.spans import SpanIndex
 from biovl.core.records import Span
 
 How = Literal["sentence", "clause", "respectively"]
@@ -56,6 +57,9 @@ _JOINS = re.compile(
 _CONCEDES = re.compile(r"(?:Al)?though\b|Whereas\b|While\b|Unlike\b")
 _CLOSING = re.compile(r"[^()\[\]]{0,80}[)\]]")
 _MIN_WORDS = 4
+_MOST_ITEMS = 30
+"""Maximum number of items of a list with "respectively": each is stored with the whole rest of the
+sentence."""
 _RESPECTIVELY = re.compile(r",?\s?\brespectively\b", re.IGNORECASE)
 _ITEM_JOINT = re.compile(r"\s?,\s(?:and\s|or\s)?|\s(?:and|or)\s")
 _LEADS_IN = re.compile(
@@ -83,12 +87,16 @@ def statements(sentence: str, found: list[FigureReference] | None = None) -> lis
         return distributed
     made = []
     for piece, own, how in _clauses(sentence, cited):
+        panels: dict[tuple[str, Kind], dict[str, None]] = {}
         for reference in own:
-            text = sentence[piece.start : piece.end]
-            made.append(
-                Statement(text, piece, reference.figure, reference.kind, reference.panels, how)
-            )
-    return _merged(made)
+            key = reference.figure, reference.kind
+            panels.setdefault(key, {}).update(dict.fromkeys(reference.panels))
+        text = sentence[piece.start : piece.end]
+        made += [
+            Statement(text, piece, figure, kind, tuple(named), how)
+            for (figure, kind), named in panels.items()
+        ]
+    return made
 
 
 def _clauses(
@@ -109,8 +117,9 @@ def _clauses(
     if len(cuts) == 1:
         return [(whole, cited, "sentence")]
     pieces: list[tuple[Span, list[FigureReference], How]] = []
+    by_start = SpanIndex(cited, lambda reference: reference.span)
     for (start, verb), (stop, _) in pairwise([*cuts, (len(sentence), _VERB)]):
-        own = [reference for reference in cited if start <= reference.span.start < stop]
+        own = by_start.starting_in(start, stop)
         piece = _trimmed(sentence, start, stop)
         if not _stands_alone(sentence, piece, own, verb):
             return [(whole, cited, "sentence")]
@@ -152,7 +161,11 @@ def _distributed(sentence: str, cited: list[FigureReference]) -> list[Statement]
         for panel in (reference.panels or ("",))
         if word is not None and reference.span.start < word.start()
     ]
-    if word is None or len(panels) < 2 or len(panels) != sum(len(c.panels) or 1 for c in cited):
+    if (
+        word is None
+        or not 2 <= len(panels) <= _MOST_ITEMS
+        or len(panels) != sum(len(c.panels) or 1 for c in cited)
+    ):
         return []
     first, last = cited[0].span, cited[-1].span
     lead_in = _LEADS_IN.search(sentence[: first.start])
@@ -222,14 +235,3 @@ def _without_shared(sentence: str, first: Span, second: Span) -> Span:
         if alike.get(word[0].lower(), word[0].lower()) == opening:
             return Span(first.start + word.start(), first.end)
     return first
-
-
-def _merged(made: list[Statement]) -> list[Statement]:
-    """Return statements without duplicates: one per piece and figure, with all its panels."""
-    by_piece: dict[tuple[int, int, str, Kind], Statement] = {}
-    for one in made:
-        key = (one.span.start, one.span.end, one.figure, one.kind)
-        before = by_piece.get(key)
-        panels = tuple(dict.fromkeys([*(before.panels if before else ()), *one.panels]))
-        by_piece[key] = Statement(one.text, one.span, one.figure, one.kind, panels, one.how)
-    return list(by_piece.values())
