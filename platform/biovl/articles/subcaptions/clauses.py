@@ -1,7 +1,7 @@
 """Assignment of text to panel labels before it, after it, or only mentioned in it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from biovl.articles.subcaptions.markers import Marker
@@ -219,14 +219,18 @@ class _Reader:
         return max((m.start() for m in CLAUSE.finditer(self.caption, start, end)), default=end)
 
     def _behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
-        """Assign the text before each label to it; text around the list applies to all."""
+        """Assign the text before each label to it, for each list that a semicolon separates."""
+        # "… (E) and (F) views; and the process in lateral (G) and medial (H) views."
+        start = 0
         for at in range(1, len(own)):
-            # "… (E) and (F) views; and the process in lateral (G) and medial (H) views."
             stop = self.caption.find("; ", own[at - 1].end, own[at].start)
-            if stop >= 0 and len(own) > 2:
-                self._behind(Span(span.start, stop + 2), own[:at], heading)
-                self._behind(Span(stop + 2, span.end), own[at:], ())
-                return
+            if stop >= 0 and len(own) - start > 2:
+                self._list_behind(Span(span.start, stop + 2), own[start:at], heading)
+                span, start, heading = Span(stop + 2, span.end), at, ()
+        self._list_behind(span, own[start:], heading)
+
+    def _list_behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
+        """Assign the text before each label to it; text around the list applies to all."""
         names = _names(heading or own)
         start = span.start
         text_start = heading[0].end if heading else start
@@ -234,9 +238,11 @@ class _Reader:
         if lead > text_start:
             self._add(start, lead, names, heading)
             start, heading = lead, ()
+        earlier: dict[str, None] = {}
         for at, marker in enumerate(own):
             if at:
-                start = self._predicate(start, marker, _names(own[:at]))
+                start = self._predicate(start, marker, earlier)
+            earlier.update(dict.fromkeys(marker.names()))
             self._add(start, marker.end, marker.names(), (*heading, marker))
             start, heading = marker.end, ()
         if self.caption[start : span.end].strip(SEPARATORS):
@@ -246,14 +252,14 @@ class _Reader:
             self._add(last.start, span.end, last.labels, last.cuts)
         self.current, self.was_post = names, not heading or names == self.every
 
-    def _predicate(self, start: int, marker: Marker, names: tuple[str, ...]) -> int:
+    def _predicate(self, start: int, marker: Marker, names: Iterable[str]) -> int:
         """Assign a predicate to the labels before it; return where the clause starts."""
         if not VERB.match(self.caption, start, marker.start):
             return start
         end = self._clause_before(start, marker.start)
         if end == marker.start:
             return start
-        self._add(start, end, names)
+        self._add(start, end, tuple(names))
         return end
 
     def _lead(self, start: int, own: Sequence[Marker]) -> int:
