@@ -372,12 +372,13 @@ def _map_spans(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
     position = 0
     if not spans:
         return mapped
+    index = SpanIndex(spans, lambda span: span)
     for word in re.finditer(r"\S+", text):
         place = source.find(word[0], position)
         if place < 0:
             continue
         position = place + len(word[0])
-        for span in _shift_spans(spans, place, position):
+        for span in _shift_spans(index.overlapping(place, position), place, position):
             new = Span(word.start() + span.start, word.start() + span.end)
             # A span of several words stays one span.
             if mapped and mapped[-1].end + 1 == new.start and span.start == 0:
