@@ -250,7 +250,8 @@ def pictures(failed: Failed, out: Path) -> None:
         # Published figures first; of drawn ones, some of each stratum.
         ones.sort(key=lambda one: (one[0].set in STRATA, one[0].name.rpartition("-")[2]))
         for case, prediction, _ in ones:
-            lines.append([kind, case.set, case.name, f"{prediction.confidence:.2f}"])
+            confidence = f"{prediction.confidence:.2f}"
+            lines.append([kind, case.set, case.name, confidence, prediction.note])
         shown = ones[:_PICTURES]
         if not shown:
             continue
@@ -259,7 +260,7 @@ def pictures(failed: Failed, out: Path) -> None:
             at = _CELL_PX * (number % 4), _CELL_PX * (number // 4)
             sheet.paste(_drawn_over(case, prediction), at)
         sheet.save(out / f"failed_{kind.replace(' ', '_')}.png")
-    table = markdown(["wrong", "set", "figure", "confidence"], lines)
+    table = markdown(["wrong", "set", "figure", "confidence", "why"], lines)
     (out / "failed.md").write_text(table + "\n")
 
 

@@ -213,14 +213,15 @@ class Articles:
             yield Package(name=article, uri=article, xml=self._xml[article])
 
     def figure(self, line: Mapping[str, Any]) -> tuple[str, Figure] | None:
-        """Return the publisher and the row of the figure that a line names."""
-        publisher, found = self.figures(line["article"])
-        image = Path(line.get("image") or "").name
+        """Return the publisher and the row of the figure that a line names, if it is unchanged."""
+        publisher, found = self.figures(line.get("article", ""))
+        # A line with a caption has an image of its own.
+        image = "" if "caption" in line else Path(line.get("image") or "").name
         for row in found:
             same = Path(row.image_name or "").name == image if image else True
             # A figure without an id in the XML has its number.
-            is_named = line["figure"] in (row.xml_id, row.figure_id.rpartition("_")[2])
-            if is_named and same:
+            is_named = line.get("figure") in (row.xml_id, row.figure_id.rpartition("_")[2])
+            if is_named and same and _is_same(row.caption, line):
                 return publisher, row
         return None
 
@@ -230,17 +231,17 @@ def read(folder: Path, articles: Articles) -> Iterator[Case]:
     for line in _lines(folder / "panels.jsonl"):
         if line.get("damaged"):
             continue
-        name = "-".join(filter(None, (line["article"], line["figure"])))
+        name = "-".join(filter(None, (line["article"], line.get("figure"))))
+        known = articles.figure(line)
         if "caption" in line:
-            publisher = line.get("publisher", "")
             row = _row(name, line["caption"], (folder / line["image"]).read_bytes())
-            row = replace(row, caption_bold=[Span(*ends) for ends in line.get("bold", ())])
+            row = replace(row, **_hints(known, line))
+        elif known is None or known[1].image is None:
+            print(f"{folder}: {name} was not found, or has changed", file=sys.stderr)
+            continue
         else:
-            known = articles.figure(line)
-            if known is None or not _is_same(known[1].caption, line) or known[1].image is None:
-                print(f"{folder}: {name} was not found, or has changed", file=sys.stderr)
-                continue
-            publisher, row = known[0], replace(known[1], figure_id=name)
+            row = replace(known[1], figure_id=name)
+        publisher = known[0] if known else line.get("publisher", "")
         panels = () if line.get("single") else tuple(_panels(line, row.caption))
         set_name = line.get("set") or folder.name
         yield Case(set_name, line["article"], publisher, row, panels)
@@ -249,15 +250,14 @@ def read(folder: Path, articles: Articles) -> Iterator[Case]:
 def read_captions(folder: Path, articles: Articles) -> Iterator[CaptionCase]:
     """Yield the captions of a folder."""
     for line in _lines(folder / "captions.jsonl"):
-        publisher, bold, cited = line.get("publisher", ""), [], ()
-        caption = line.get("caption")
-        if caption is None:
-            known = articles.figure(line)
-            if known is None or not _is_same(known[1].caption, line):
-                print(f"{folder}: {line['article']} {line['figure']} not found", file=sys.stderr)
-                continue
-            publisher, row = known
-            caption, bold, cited = row.caption, row.caption_bold, cited_panels(row)
+        known = articles.figure(line)
+        if known is None and "caption" not in line:
+            print(f"{folder}: {line['article']} {line['figure']} not found", file=sys.stderr)
+            continue
+        caption = line["caption"] if "caption" in line else known[1].caption
+        publisher = known[0] if known else line.get("publisher", "")
+        bold = known[1].caption_bold if known else ()
+        cited = cited_panels(known[1]) if known else ()
         article = line.get("article") or line["pmcid"]
         own: dict[str, str] = {}
         for part in line["parts"]:
@@ -287,7 +287,7 @@ def read_citances(folder: Path, articles: Articles) -> Iterator[CitanceCase]:
         if not isinstance(sentence, str):
             publisher, found = articles.figures(article)
             texts = {_sha256(m.text): m.text for row in found for m in row.mentions}
-            paragraph = texts.get(line["paragraph_sha256"])
+            paragraph = line.get("paragraph") or texts.get(line["paragraph_sha256"])
             if paragraph is None:
                 print(f"{folder}: a paragraph of {article} was not found", file=sys.stderr)
                 continue
@@ -364,8 +364,18 @@ def _joined(*texts: str) -> str:
     return " ".join(text.strip() for text in texts if text.strip())
 
 
+def _hints(known: tuple[str, Figure] | None, line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the article knows of a caption: bold type, and the sentences that cite it."""
+    if known is None:
+        return {"caption_bold": [Span(*ends) for ends in line.get("bold", ())]}
+    names = ("caption_bold", "caption_superscripts", "figure_label", "mentions")
+    return {name: getattr(known[1], name) for name in names}
+
+
 def _is_same(caption: str, line: Mapping[str, Any]) -> bool:
-    return _sha256(caption) == line.get("caption_sha256", _sha256(caption))
+    if "caption" in line:
+        return caption == line["caption"]
+    return _sha256(caption) == line.get("caption_sha256")
 
 
 def _sha256(text: str) -> str:

@@ -44,6 +44,8 @@ class Prediction:
     confidence: float = 1.0
     """That all of it is right; 0: the figure stays whole."""
     cpu_ms: float = 0.0
+    note: str = ""
+    """Why the figure stays whole."""
 
 
 Method = Callable[[Case], Prediction]
@@ -80,7 +82,8 @@ def ours(propose: Propose | None) -> Method:
             seen = split_figure(case.pixels, labels=read, expected=labels, proposals=proposed)
             panels = _named(seen, labels)
         texts = {label: caption.text_of(label) for label in labels}
-        return Prediction(panels, texts, 0.0, cpu_ms)
+        note = ": ".join(filter(None, (found[0].whole_because, found[0].whole_detail)))
+        return Prediction(panels, texts, 0.0, cpu_ms, note)
 
     return predict
 
