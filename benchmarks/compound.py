@@ -59,7 +59,7 @@ def main() -> None:
     failed: Failed = []
     sections = list(_sections(options, failed))
     head = f"compound figures, version {cases.VERSION}, drawn from seed {cases.FIRST_SEED}"
-    text = "\n\n".join([head, *sections])
+    text = "\n\n".join(filter(None, [head, *sections]))
     print(text)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -117,35 +117,31 @@ def _figures(
 ) -> Iterator[str]:
     real: list[Iterable[Case]] = [cases.read_shared(options.shared)] if options.shared else []
     real += [cases.read(folder, articles) for folder in _folders(options)]
-    found: list[tuple[str, str, Scored]] = []
-    for case in (case for one in real for case in one):
-        found += _of_case(case, named, failed, groups=_groups(case, options.by))
+    found = [of for one in real for case in one for of in _of_case(case, named, failed, options.by)]
     yield "Published figures\n\n" + _panels(found, options.resamples)
-    if options.command == "score":
-        return
-    if "biovl" in named:
-        yield _labels(found, options.resamples)
-    if options.figures:
-        drawn: list[tuple[str, str, Scored]] = []
-        for case in _drawn(options):
-            drawn += _of_case(case, named, failed, groups=[case.set, "all drawn"])
+    yield _labels(found, options.resamples)
+    if options.figures and options.command is None:
+        drawn = [of for case in _drawn(options) for of in _of_case(case, named, failed, options.by)]
         yield "Drawn figures\n\n" + _panels(drawn, 0)
         yield _labels(drawn, 0)
         found += drawn
     sets = scores.grouped((group, one) for group, name, one in found if name == next(iter(named)))
     for name, one in sets.items():
-        if "," not in name and (name == "all drawn" or name not in STRATA):
+        if "," not in name and name not in STRATA:
             head = ["confidence", "cut", "share cut", "share right", "what is wrong"]
             yield f"By confidence: {name}\n\n" + markdown(head, scores.reliability(one))
 
 
-def _groups(case: Case, by: str) -> list[str]:
+def _groups(case: Case | cases.CaptionCase | cases.CitanceCase, by: str, method: str) -> list[str]:
+    """Return the set of a case and, for ours, the part of it by fold or publisher."""
+    if case.set in STRATA:
+        return [case.set, "all drawn"]
     part = f"fold {cases.fold_of(case.article)}" if by == "fold" else case.publisher or "unknown"
-    return [case.set, f"{case.set}, {part}"]
+    return [case.set, f"{case.set}, {part}"] if method == "biovl" else [case.set]
 
 
 def _of_case(
-    case: Case, named: Mapping[str, Method], failed: Failed, *, groups: Sequence[str]
+    case: Case, named: Mapping[str, Method], failed: Failed, by: str
 ) -> Iterator[tuple[str, str, Scored]]:
     """Yield group, method and scores of a figure."""
     for number, (name, method) in enumerate(named.items()):
@@ -160,7 +156,7 @@ def _of_case(
             if one.wrong:
                 failed.append((case, prediction, one))
         one = replace(one, values=values)
-        for group in groups if number == 0 else [g for g in groups if "," not in g]:
+        for group in _groups(case, by, name):
             yield group, name, one
 
 
@@ -170,6 +166,8 @@ def _panels(found: Sequence[tuple[str, str, Scored]], resamples: int) -> str:
 
 def _labels(found: Sequence[tuple[str, str, Scored]], resamples: int) -> str:
     mine = [one for one in found if one[1] == "biovl"]
+    if not mine:
+        return ""
     return "Printed labels\n\n" + _table(mine, scores.LABELS, resamples, count="told true")
 
 
@@ -215,9 +213,7 @@ def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
             spent = 1000 * (time.process_time() - start)
             values = {**scores.caption_values(case, texts, own), "cpu_ms": spent}
             one = scores.plain(case.article, values)
-            found.append((case.set, name, one))
-            if name == "biovl" and case.set != "zou":
-                found.append((f"{case.set}, fold {cases.fold_of(case.article)}", name, one))
+            found += [(group, name, one) for group in _groups(case, options.by, name)]
     return "Captions\n\n" + _table(found, scores.CAPTIONS, options.resamples, count="captions")
 
 
@@ -232,7 +228,8 @@ def _citances(options: argparse.Namespace, articles: cases.Articles) -> str:
     for case in every:
         for name, method in named.items():
             values = scores.counts_of(method(case.sentence), case.cited)
-            found.append((case.set, name, scores.plain(case.article, values)))
+            one = scores.plain(case.article, values)
+            found += [(group, name, one) for group in _groups(case, options.by, name)]
     return "Citances\n\n" + _table(found, scores.CITANCES, options.resamples, count="sentences")
 
 
