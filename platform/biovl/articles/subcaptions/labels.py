@@ -94,6 +94,9 @@ def expand(text: str, kind: str) -> tuple[LabelValue, ...]:
     if [label.name for label in found] == ["H", "E"]:
         # A stain, hematoxylin and eosin.
         return ()
+    # "(B and F; E10–E11)": panels and days.
+    if {len(label.name) for label in found if label.name[1:].isdigit() or not label.name[1:]} >= {1, 3}:
+        return ()
     return tuple(dict.fromkeys(found))
 
 

@@ -29,7 +29,8 @@ _NOUN = (
 _SIDE = (
     r"(?:(?:[Uu]pper|[Ll]ower|[Tt]op|[Bb]ottom|[Mm]iddle|[Cc]ent(?:er|re|ral)|[Ff]ar)[\s-])?"
     r"(?:[Ll]eft|[Rr]ight|[Mm]iddle|[Cc]ent(?:er|re|ral)|[Uu]pper|[Ll]ower|[Tt]op|[Bb]ottom"
-    r"|LEFT|RIGHT|TOP|BOTTOM|UPPER|LOWER)"
+    r"|LEFT|RIGHT|TOP|BOTTOM|UPPER|LOWER"
+    r"|(?:\d(?:st|nd|rd|th)|[Ff]irst|[Ss]econd|[Tt]hird|[Ff]ourth)(?=\s(?:row|column|panel)\b))"
     r"(?:[\s-]hand)?(?:[\s-](?:row|column|panel|image|graph|plot|side)s?)?"
 )
 
@@ -49,7 +50,7 @@ _WORD_BRACKET = re.compile(
     rf"[(\[（]\s?(?P<side>{_SIDE})\s?(?:[)\]）]|(?P<tail>[,;:][^()]{{1,80}})\))"
 )
 _WORD_BARE = re.compile(
-    rf"(?:[Tt]he\s)?(?P<side>{_SIDE})(?:\sand\s(?P<other>{_SIDE})(?=:))?\s?(?P<stop>[:,=]|(?=\s))"
+    rf"(?:[Tt]he\s)?(?P<side>{_SIDE})(?:\sand\s(?P<other>{_SIDE})(?=:|\s[a-z]))?\s?(?P<stop>[:,=]|(?=\s))"
 )
 # Positions where a bare letter can be a label: at the start, or after the end of a clause.
 _OPENING = re.compile(
@@ -240,11 +241,14 @@ def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marke
         if place in brackets and (not stop or stop not in ":-–—"):
             continue
         family: Family = _STOPS.get(stop, "bare")
-        rest = caption[match.end() : match.end() + 3].lstrip()
+        rest = caption[match.end() : match.end() + 6].lstrip()
         if _FOOTNOTE.match(caption, match.end()):
             continue
         is_bold = heavy.cover(place)
-        is_capital = bool(rest) and (rest[0].isupper() or not rest[0].isalpha())
+        # "B scRNA-seq of …": capitals within a word count as well.
+        is_capital = bool(rest) and (
+            not rest[0].isalpha() or any(map(str.isupper, rest.split(" ", 1)[0]))
+        )
         if family == "bare" and not is_bold:
             is_new = _starts(caption, place) or caption[place - 2 : place - 1] in (";", ")", "]")
             is_list = len(match["list"]) > 2
@@ -253,7 +257,7 @@ def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marke
             is_said = is_list or is_small or _VERB.match(caption, match.end())
             if not is_new or not ((is_capital or is_said) and rest[:1] != "("):
                 continue
-        if family == "dot" and not (is_capital or is_bold):
+        if family == "dot" and not (is_capital or is_bold or _starts(caption, place)):
             continue
         yield from _made(caption, match, family, openings | {place}, heavy)
 
@@ -285,13 +289,16 @@ def _sides(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Mark
                     continue
                 if caption[match.end() :].lstrip()[:3] in ("to ", "and", "of "):
                     continue
-                is_said = _VERB.match(caption, match.end("side")) is not None
-                is_panel = match["side"].split()[-1] != match["side"] and is_said
+                is_said = _VERB.match(caption, match.end("other" if match["other"] else "side"))
+                last = match["other"] or match["side"]
+                is_panel = last.split()[-1] != last and is_said is not None
                 if not match["stop"] and match["side"][0].isupper() and not is_panel:
                     continue
                 if match[0][:4].lower() == "the " and not is_panel:
                     continue
             sides = (match["side"], match.groupdict().get("other"))
+            if sides[1] and " " in sides[1] and " " not in sides[0]:
+                sides = (f"{sides[0]} {sides[1].split()[-1]}", sides[1])
             yield Marker(
                 start=match.start(),
                 end=match.end(),

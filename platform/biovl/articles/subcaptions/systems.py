@@ -58,9 +58,14 @@ def choose(
         if system.family == "word":
             return system
         kept, odds = likely(caption, system.markers, hints)
-        if odds > 0:
+        if odds > 0 and (len(kept) > 1 or hints or _may_stand_alone(kept[0])):
             return replace(system, markers=tuple(kept))
     return None
+
+
+def _may_stand_alone(marker: Marker) -> bool:
+    """Return whether one list can name all panels: not ``ten blocks (A2, B1, C1)``."""
+    return marker.family != "inner" and (marker.opens or all(len(n) == 1 for n in marker.names()))
 
 
 def proposed(
