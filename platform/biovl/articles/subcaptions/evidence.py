@@ -111,10 +111,11 @@ def log_odds(found: Sequence[str]) -> float:
 def likely(
     caption: str, markers: Sequence[Marker], hints: Collection[str]
 ) -> tuple[list[Marker], float]:
-    """Return the markers whose labels are likely, and the log-odds that they are labels.
+    """Return the markers whose labels are likely, and the log-odds that all are labels.
 
     The labels are the beginning of the alphabet that is likeliest; later ones are other letters in
-    brackets. ``hints`` are labels that the figure has.
+    brackets. ``hints`` are labels that the figure has. The log-odds are those of the least likely
+    label, or negative if the caption is better explained without labels.
     """
     group = Group(markers)
     odds: dict[int, float] = {}
@@ -145,5 +146,7 @@ def likely(
     first = {name.casefold() for marker in kept[:1] for name in marker.names()}
     if not kept or (best == 0 < len(present) - 1 and not folded & first):
         return [], -1.0
-    is_headless = present[0] != 1 and not folded & first
-    return kept, totals[best] - _HEADLESS * is_headless
+    penalty = _HEADLESS if present[0] != 1 and not folded & first else 0.0
+    if totals[best] <= penalty:
+        return [], -1.0
+    return kept, min(odds[index] for index in present[: best + 1]) - penalty

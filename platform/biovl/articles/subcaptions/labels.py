@@ -95,7 +95,10 @@ def expand(text: str, kind: str) -> tuple[LabelValue, ...]:
         # A stain, hematoxylin and eosin.
         return ()
     # "(B and F; E10–E11)": panels and days.
-    if {len(label.name) for label in found if label.name[1:].isdigit() or not label.name[1:]} >= {1, 3}:
+    if {len(label.name) for label in found if label.name[1:].isdigit() or not label.name[1:]} >= {
+        1,
+        3,
+    }:
         return ()
     return tuple(dict.fromkeys(found))
 

@@ -24,6 +24,7 @@ quadratic."""
 
 _NOUN = (
     r"(?:[Pp]anels?|PANELS?|[Pp]arts?|[Ii]mages?|[Pp]lots?|[Gg]raphs?|[Mm]aps?|[Pp]lates?"
+    r"|[Pp]hoto(?:graph)?s?"
     r"|[Nn]umbers?)"
 )
 _SIDE = (
