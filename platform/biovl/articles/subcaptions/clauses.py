@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from biovl.articles.subcaptions.markers import Marker
-from biovl.articles.subcaptions.sentences import TRAILING, sentences
+from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
 from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
     ABOUT_IT,
@@ -123,6 +123,10 @@ class _Reader:
         return total
 
     def _marked(self, span: Span, inside: Sequence[Marker], vote: int) -> None:
+        if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
+            # "Scale bars: (A–D), 65 μm; (E–H), 80 μm."
+            self._add(span.start, span.end, None)
+            return
         own: list[Marker] = []
         is_reference = False
         for marker in inside:

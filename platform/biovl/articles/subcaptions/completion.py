@@ -69,13 +69,16 @@ def _completed(
             continue
         before = [m for m in kept if m.start < other.start]
         if own <= have:
-            # "C–E. Views from the left (C), …": labels inside the part that lists them.
-            if (
+            # "C–E. Views from the left (C), …": labels inside the part that lists them;
+            # "(f–h) Buds. f Early bud": a heading.
+            is_inside = (
                 family not in ("bracket", "inner")
                 and other.family in ("bracket", "inner")
                 and before
                 and own < {label.index for label in _last_of(before, family).labels}
-            ):
+            )
+            is_heading = before and other.starts and len(own) > 1 and other.family == "bracket"
+            if is_inside or is_heading:
                 kept = sorted([*kept, other], key=lambda marker: marker.start)
             else:
                 passed.add((other.family, max(own)))

@@ -13,6 +13,9 @@ _ABBREVIATION = re.compile(
     r"n\. ?sp|Eq|Ref|[Rr]efs|incl|max|min|Suppl?|aff|ed|eds|viz|cv|ssp|St|str|mag|temp|nov|gen|"
     r"Inc|Ltd|Co)|(?<![\w\-–])[A-Z])$"
 )
+SCALE = re.compile(
+    r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
+)
 TRAILING = re.compile(
     r"(?:\[?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
     r"original\smagnification)\b|"
