@@ -6,25 +6,34 @@ What a label looks like is learned without annotation. Letters that sentences of
 are labels. Letters in brackets that are beyond the alphabet of their caption are not; neither are
 abbreviations and cross-references that are inserted into captions. Which of them happens to
 continue the alphabet is chance, so each is given a place in it.
+
+How likely a split is right is learned from the captions of ``benchmarks/gold`` and of the shared
+cases. It is right if its labels are, and the words of their texts mostly (F1 0.85). The table shows
+probabilities for articles that were left out of the fit.
 """
 
 import argparse
+import itertools
 import json
 import random
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.compound_cases import Articles, fold_of, read_captions
+from benchmarks.compound_scores import caption_values
 from biovl.articles.citances.extraction import citances
 from biovl.articles.jats import read_article
-from biovl.articles.subcaptions.evidence import Group, features
+from biovl.articles.subcaptions import evidence
+from biovl.articles.subcaptions.evidence import Group, features, qualities
 from biovl.articles.subcaptions.labels import ALPHABETS, LabelValue
 from biovl.articles.subcaptions.markers import Marker, markers
-from biovl.articles.subcaptions.systems import System, proposed
+from biovl.articles.subcaptions.splitting import split_caption
+from biovl.articles.subcaptions.systems import System, choose, proposed
 from biovl.core.records import Span
 
 WEIGHTS = Path(__file__).parents[1] / "platform/biovl/articles/subcaptions/evidence.json"
@@ -42,8 +51,8 @@ class Caption:
     cited: frozenset[str]
 
 
-Example = tuple[list[str], int]
-"""Features of a marker, and whether it is a label."""
+Example = tuple[Mapping[str, float], int]
+"""Features, and whether the marker is a label or the split is right."""
 
 
 def captions(shared: Path, without: Sequence[str]) -> Iterator[Caption]:
@@ -62,7 +71,7 @@ def captions(shared: Path, without: Sequence[str]) -> Iterator[Caption]:
                 yield Caption(figure.caption, tuple(figure.caption_bold), cited)
 
 
-def examples(caption: Caption, rng: random.Random) -> Iterator[Example]:
+def examples(caption: Caption, rng: random.Random) -> Iterator[tuple[list[str], int]]:
     """Yield the markers of a caption of which it is clear what they are."""
     found = markers(caption.text, caption.bold)
     system = next(proposed(caption.text, found, caption.cited), None)
@@ -95,7 +104,7 @@ def _read(text: str, marker: Marker, group: Sequence[Marker], reached: int) -> l
     return features(text, marker, Group([*group, marker]), reached + 1)
 
 
-def _labels(caption: Caption, system: System) -> Iterator[Example]:
+def _labels(caption: Caption, system: System) -> Iterator[tuple[list[str], int]]:
     reached, met = 0, set[str]()
     for marker in system.markers:
         names = {name[0].casefold() for name in marker.names()}
@@ -108,7 +117,7 @@ def _labels(caption: Caption, system: System) -> Iterator[Example]:
 
 def _strangers(
     caption: Caption, system: System, found: Sequence[Marker], rng: random.Random
-) -> Iterator[Example]:
+) -> Iterator[tuple[list[str], int]]:
     """Yield letters beyond the caption's alphabet, as if they continued it."""
     last = max(*(name[0].casefold() for m in system.markers for name in m.names()), *caption.cited)
     for marker in found:
@@ -126,7 +135,7 @@ def _strangers(
             yield _read(caption.text, stranger, system.markers, reached), 0
 
 
-def _inserted(text: str, system: System, rng: random.Random) -> Iterator[Example]:
+def _inserted(text: str, system: System, rng: random.Random) -> Iterator[tuple[list[str], int]]:
     """Yield an abbreviation or a reference that is inserted after a word of the caption."""
     at = rng.randrange(len(system.markers))
     stop = system.markers[at + 1].start if at + 1 < len(system.markers) else len(text)
@@ -165,10 +174,32 @@ def _inserted(text: str, system: System, rng: random.Random) -> Iterator[Example
     yield _read(changed, stranger, shifted, reached), 0
 
 
+def splits(shared: Path) -> Iterator[tuple[int, Example]]:
+    """Yield the fold of each caption that is split, the features of its split, whether it is right.
+
+    With and without what the article tells about its labels.
+    """
+    articles = Articles(shared)
+    folders = (Path(__file__).parent / "gold", shared / "cases")
+    for case in (case for folder in folders for case in read_captions(folder, articles)):
+        cited = {panel.split(".")[0] for panel in case.cited}
+        for bold, hints in dict.fromkeys([(case.bold, frozenset(cited)), ((), frozenset[str]())]):
+            found = markers(case.caption, bold)
+            system = choose(case.caption, found, hints, ())
+            split = split_caption(case.caption, bold=bold, cited=hints)
+            if system is None or not split.parts:
+                continue
+            texts = {label: split.text_of(label) for label in split.labels()}
+            score = caption_values(case, texts, texts)
+            parts = [(part.labels, part.text) for part in split.parts]
+            is_right = int(bool(score["exact"]) and score["f1"] >= 0.85)
+            yield fold_of(case.article), (qualities(system.markers, system.odds, parts), is_right)
+
+
 def fit(examples: Sequence[Example], *, ridge: float = 1.0) -> dict[str, float]:
     """Return the weights of a logistic model; Newton's method."""
     names = sorted({name for found, _ in examples for name in found})
-    x_NF = np.array([[1.0, *(name in found for name in names)] for found, _ in examples])
+    x_NF = np.array([[1.0, *(found.get(name, 0.0) for name in names)] for found, _ in examples])
     y_N = np.array([label for _, label in examples])
     w_F = np.zeros(len(names) + 1)
     penalty_F = np.full(len(w_F), ridge)
@@ -180,15 +211,39 @@ def fit(examples: Sequence[Example], *, ridge: float = 1.0) -> dict[str, float]:
     return {name: round(float(w), 2) for name, w in zip(["bias", *names], w_F, strict=True)}
 
 
+def reliability(folded: Sequence[tuple[int, Example]]) -> Iterator[str]:
+    """Yield a table of probabilities for captions of left-out articles."""
+    said, right = [], []
+    for fold in sorted({fold for fold, _ in folded}):
+        weights = fit([example for other, example in folded if other != fold])
+        for other, (found, is_right) in folded:
+            if other == fold:
+                total = sum(weights[name] * value for name, value in found.items())
+                said.append(1 / (1 + np.exp(-weights["bias"] - total)))
+                right.append(is_right)
+    said_N, right_N = np.array(said), np.array(right)
+    edges = (0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.01)
+    for low, high in itertools.pairwise(edges):
+        chosen_N = (said_N >= low) & (said_N < high)
+        if chosen_N.any():
+            mean, share = said_N[chosen_N].mean(), right_N[chosen_N].mean()
+            yield f"  {low:.2f}: {chosen_N.sum():4} captions, {mean:.2f} said, {share:.2f} right"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("shared", type=Path, help="the folder with nxml.tar.gz")
+    parser.add_argument("shared", type=Path, help="the folder with nxml.tar.gz and cases")
     parser.add_argument("--without", nargs="*", default=[], help="publishers to leave out")
     parser.add_argument("--out", type=Path, default=WEIGHTS)
     options = parser.parse_args()
     rng = random.Random(0)
-    known = [e for c in captions(options.shared, options.without) for e in examples(c, rng)]
+    met = [e for c in captions(options.shared, options.without) for e in examples(c, rng)]
     # Most publishers print no bold labels; those that do must not hide the other features.
-    known += [([n for n in found if n != "bold"], y) for found, y in known if "bold" in found]
-    options.out.write_text(json.dumps(fit(known), indent=1) + "\n")
-    print(len(known), "markers,", sum(label for _, label in known), "of them labels")
+    met += [([n for n in found if n != "bold"], y) for found, y in met if "bold" in found]
+    evidence.WEIGHTS["label"] = fit([(dict.fromkeys(found, 1.0), y) for found, y in met])
+    folded = list(splits(options.shared))
+    evidence.WEIGHTS["split"] = fit([example for _, example in folded])
+    options.out.write_text(json.dumps(evidence.WEIGHTS, indent=1) + "\n")
+    print(len(met), "markers,", sum(label for _, label in met), "of them labels")
+    print(len(folded), "split captions")
+    print(*reliability(folded), sep="\n")

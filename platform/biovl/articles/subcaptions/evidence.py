@@ -1,19 +1,21 @@
-"""How likely a marker is a panel label, from the words around it.
+"""How likely a marker is a panel label, and how likely a caption is split right.
 
-A logistic model over features written by hand. ``benchmarks/train_captions.py`` fits its weights,
-which are in ``evidence.json``.
+Two logistic models over features written by hand. ``benchmarks/train_captions.py`` fits their
+weights, which are in ``evidence.json``.
 """
 
 import itertools
 import json
+import math
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.words import COMPARING, POST_BEHIND, PREDICATE
 
-WEIGHTS: dict[str, float] = json.loads(
+WEIGHTS: dict[str, dict[str, float]] = json.loads(
     files("biovl.articles.subcaptions").joinpath("evidence.json").read_text()
 )
 
@@ -105,7 +107,8 @@ def _is_among_foreign(caption: str, marker: Marker, group: Group) -> bool:
 
 def log_odds(found: Sequence[str]) -> float:
     """Return the log-odds that a marker with some features is a label."""
-    return WEIGHTS["bias"] + sum(WEIGHTS.get(name, 0.0) for name in found)
+    weights = WEIGHTS["label"]
+    return weights["bias"] + sum(weights.get(name, 0.0) for name in found)
 
 
 def likely(
@@ -150,3 +153,33 @@ def likely(
     if totals[best] <= penalty:
         return [], -1.0
     return kept, min(odds[index] for index in present[: best + 1]) - penalty
+
+
+def qualities(
+    markers: Sequence[Marker], odds: float, parts: Sequence[tuple[tuple[str, ...], str]]
+) -> dict[str, float]:
+    """Return the features of a split caption.
+
+    Args:
+        markers: The markers of its labels.
+        odds: Log-odds of the least likely label.
+        parts: Labels and text of each part.
+    """
+    words = [len(text.split()) for _, text in parts]
+    mentions = Counter(label for labels, _ in parts for label in labels)
+    indices = {label.index for marker in markers for label in marker.labels}
+    mean = sum(words[:-1]) / max(len(words) - 1, 1)
+    return {
+        "odds": max(-3.0, min(odds, 8.0)) / 4,
+        "several parts of a label": min(2.0, mentions.total() / len(mentions) - 1),
+        "missing letters": float(max(indices) - min(indices) >= len(indices)),
+        "long last part": float(words[-1] > 3 * mean + 20),
+        "labels within clauses": sum(not m.opens for m in markers) / len(markers),
+    }
+
+
+def confidence(found: Mapping[str, float]) -> float:
+    """Return the probability that a caption with some features is split right."""
+    weights = WEIGHTS["split"]
+    total = weights["bias"] + sum(weights.get(name, 0.0) * value for name, value in found.items())
+    return 1 / (1 + math.exp(-total))

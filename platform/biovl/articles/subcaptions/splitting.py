@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from biovl.articles.subcaptions.clauses import Segment, segments
+from biovl.articles.subcaptions.evidence import confidence, qualities
 from biovl.articles.subcaptions.markers import markers
 from biovl.articles.subcaptions.nested import clockwise, with_children
 from biovl.articles.subcaptions.systems import System, choose
@@ -43,7 +44,7 @@ class SplitCaption:
     system: str | None
     """Style and alphabet of the labels, as in ``bracket-upper``."""
     confidence: float
-    """Confidence of the split, in [0, 1]; 0 for a caption that stays whole."""
+    """Probability that labels and texts are right, in [0, 1]; 0 for a caption that stays whole."""
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels in order, without duplicates."""
@@ -93,12 +94,13 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
     if not last:
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     parts = [_part(caption, segment, every) for segment in found[first:last]]
+    texts = [(part.labels, part.text) for part in parts]
     return SplitCaption(
         preamble=caption[: found[first].start].strip(),
         parts=tuple(parts),
         trailing=caption[found[last - 1].end :].strip(),
         system=system.name(),
-        confidence=_confidence(system, parts),
+        confidence=round(confidence(qualities(system.markers, system.odds, texts)), 3),
     )
 
 
@@ -139,12 +141,3 @@ def _trimmed(text: str) -> str:
             break
         text = shorter
     return text
-
-
-def _confidence(system: System, parts: Sequence[CaptionPart]) -> float:
-    """Return the confidence of a split: many labels, clearly marked, each with its own text."""
-    labels = len({label for part in parts for label in part.labels})
-    empty = sum(not part.text for part in parts) / len(parts)
-    marked = 0.8 if system.family in ("loose", "word") else 1.0
-    sure = min(1.0, 0.4 + 0.1 * min(labels, 4) + 0.05 * system.score)
-    return round(sure * marked * (1 - 0.5 * empty), 3)
