@@ -46,7 +46,7 @@ FAILED = "splitter failed"
 Propose = Callable[[np.ndarray], Sequence[Proposal]]
 """Detector: maps an image, RGB, uint8, shape [H, W, 3], to panel proposals."""
 
-_SURE = 0.7
+_SURE = 0.9
 """Minimum score of all labels if one of them is not named by the caption."""
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")

@@ -16,6 +16,12 @@ _MAX_STYLES = 24
 _SPREAD = 0.19
 """Spread of the log heights of letters in a figure: a capital's height is only estimated from a
 small letter."""
+_ALONE = 0.8
+"""Minimum probability of a label without others: a single letter is often part of the content."""
+_BELIEVED = 0.2
+"""Minimum score of a letter by which the places of others are judged."""
+_APART = 1.5
+"""Distance of a label that has no others."""
 _MAX_OPTIONS = 8
 """Readings per label that fit a pattern best."""
 
@@ -37,9 +43,16 @@ class Word:
     heights_px: tuple[float, ...]
     is_dark: bool
     is_free: float
-    """Emptiness of the area around the word, 0..1."""
-    prominence: float = 1.0
-    """Size relative to the other words of the figure, 0..1."""
+    """Emptiness of the area above and below the word, 0..1."""
+    before: float = 1.0
+    """Emptiness of the area left of the word, 0..1."""
+    size: float = 1.0
+    """Height relative to the median of the figure's letters."""
+
+    @property
+    def prominence(self) -> float:
+        """Factor on its fit: labels are rarely smaller than axis text, and often larger."""
+        return min(max(0.45 + 0.4 * self.size, 0.6), 1.0)
 
 
 @dataclass(frozen=True)
@@ -54,9 +67,43 @@ class LabelReading:
     """Height in pixels of a capital letter in the same font size."""
     is_dark: bool
     has_bracket: bool
+    ink: float = 1.0
+    """Match of ink and text alone, 0..1."""
+    is_free: float = 1.0
+    before: float = 1.0
+    size: float = 1.0
+    """These three as in ``Word``."""
 
 
 Scored = tuple[LabelReading, float]
+
+EVIDENCE = (
+    *("ink", "free", "before", "bracket", "size", "style", "disorder", "level", "apart", "rivals"),
+    *("mean rivals", "count", "coverage", "mean ink", "scale", "mean size", "mean disorder"),
+    "alone",
+)
+"""Evidence for a label: match of its ink; emptiness above, below and left of it; whether it is in
+brackets; height relative to other letters; difference from the height of the other labels; order,
+alignment and distance; number of equal letters of this size. Then of the whole selection: means,
+number of labels, fraction of the names up to the last, and height relative to the figure."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Coefficients of a logistic regression on the evidence for a label."""
+
+    constant: float
+    of_evidence: np.ndarray
+    """Shape [EVIDENCE]."""
+    least: float
+    """Minimum probability of a label."""
+    fewest: int
+    """Minimum number of labels in a selection."""
+
+    def probabilities(self, evidence: np.ndarray) -> np.ndarray:
+        """Return the probability of each label. Shape [labels]."""
+        odds = self.constant + evidence @ self.of_evidence
+        return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))))
 
 
 def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[LabelReading]:
@@ -80,7 +127,12 @@ def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) ->
             if fit >= least:
                 tall = zip(word.heights_px[core], text, strict=True)
                 capital = max(height / _relative_height(c) for height, c in tall)
-                found.append(LabelReading(text, word.box, fit, capital, word.is_dark, has_bracket))
+                found.append(
+                    LabelReading(
+                        *(text, word.box, fit, capital, word.is_dark, has_bracket),
+                        *(float(fits[at]), word.is_free, word.before, word.size),
+                    )
+                )
     return _distinct(found)
 
 
@@ -128,40 +180,116 @@ def choose(
     expected: Sequence[str],
     *,
     least: float,
+    weights: Weights,
+    page_px: int,
     keep: Callable[[list[Scored]], list[Scored]] = list,
 ) -> list[Scored]:
-    """Return at most one reading for each expected label, with its score, 0..1.
+    """Return at most one reading for each expected label, with its probability, 0..1.
 
     Labels of one figure share height and style, and are arranged in rows or columns in the order of
-    their names. So every confident letter is tried as the pattern of all, and the pattern that
-    explains the most labels is used.
+    their names. So every confident letter is tried as the pattern of all; the evidence for each
+    selection is weighed, and the one that explains the most labels is used.
 
     Args:
         found: Readings of the expected labels.
         expected: The labels in their order.
-        least: Minimum score of a label.
+        least: Minimum score of a label within a selection.
+        weights: Weights of the evidence.
+        page_px: Number of pixels of the figure.
         keep: Reduces a selection before it is compared with others.
     """
+    rank = {text: i for i, text in enumerate(expected)}
     best: list[Scored] = []
     most = 0.0
+    for selection in selections(found, rank, least, keep):
+        evidence = evidence_for(selection, found, rank, page_px)
+        chances = weights.probabilities(evidence).tolist()
+        kept = keep(
+            [
+                (reading, chance)
+                for reading, chance in zip(selection, chances, strict=True)
+                if chance >= weights.least
+            ]
+        )
+        if len(kept) < min(weights.fewest, len(expected)):
+            continue
+        if len(kept) == 1 < len(expected) and kept[0][1] < _ALONE:
+            continue
+        total = sum(chance - weights.least for _, chance in kept)
+        if total > most:
+            best, most = kept, total
+    return best
+
+
+def selections(
+    found: Sequence[LabelReading],
+    rank: dict[str, int],
+    least: float,
+    keep: Callable[[list[Scored]], list[Scored]],
+) -> list[list[LabelReading]]:
+    """Return the distinct selections of one reading per label, each in the order of the labels."""
     by_text: dict[str, list[LabelReading]] = {}
     for reading in found:
         by_text.setdefault(reading.text, []).append(reading)
-    rank = {text: i for i, text in enumerate(expected)}
-    patterns = sorted(found, key=lambda r: -r.fit)[:_MAX_STYLES]
-    for pattern in patterns:
-        if any(pattern is reading for reading, _ in best):
-            continue  # it is explained, and would explain the same
+    distinct: dict[tuple[int, ...], list[LabelReading]] = {}
+    for pattern in sorted(found, key=lambda r: -r.fit)[:_MAX_STYLES]:
         near = {text: _likest(options, pattern) for text, options in by_text.items()}
-        chosen = _aligned({text: options[0] for text, options in near.items()}, near, rank)
-        kept = keep([(reading, score) for reading, score in chosen if score >= least])
-        if len(kept) == 1 and len(expected) > 1 and not kept[0][0].has_bracket:
-            # A single letter is as likely to be part of the content.
-            continue
-        total = sum(score for _, score in kept)
-        if total > most + 1e-6:
-            best, most = kept, total
-    return sorted(best, key=lambda pair: rank[pair[0].text])
+        kept = keep([pair for pair in _aligned(near, rank) if pair[1] >= least])
+        readings = sorted((reading for reading, _ in kept), key=lambda r: rank[r.text])
+        if readings:
+            distinct.setdefault(tuple(map(id, readings)), readings)
+    return list(distinct.values())
+
+
+def evidence_for(
+    selection: Sequence[LabelReading],
+    found: Sequence[LabelReading],
+    rank: dict[str, int],
+    page_px: int,
+) -> np.ndarray:
+    """Return the evidence for each label of a selection. Shape [labels, EVIDENCE]."""
+    count = len(selection)
+    capital = float(np.median([reading.capital_px for reading in selection]))
+    ink = [_log_odds(reading.ink) for reading in selection]
+    sizes = [min(max(math.log(reading.size), -1.0), 1.5) for reading in selection]
+    rivals = [_rivals(reading, found, capital) for reading in selection]
+    ranks = np.array([rank[reading.text] for reading in selection])
+    positions = _positions(selection)
+    places = _see(positions, ranks, positions, ranks)
+    of_all = (
+        *(sum(rivals) / count, math.log(count), count / (rank[selection[-1].text] + 1)),
+        *(sum(ink) / count, math.log(capital / math.sqrt(page_px)), sum(sizes) / count),
+        *(float(places.wrong.mean()), float(count == 1)),
+    )
+    return np.array(
+        [
+            (
+                *(ink[at], reading.is_free, reading.before, reading.has_bracket, sizes[at]),
+                abs(math.log(reading.capital_px / capital)) / _SPREAD,
+                *(places.wrong[at], places.is_level[at], places.apart[at], rivals[at], *of_all),
+            )
+            for at, reading in enumerate(selection)
+        ]
+    )
+
+
+def _rivals(reading: LabelReading, found: Sequence[LabelReading], capital_px: float) -> float:
+    """Return the logarithm of the number of other such letters: labels are rarely repeated."""
+    return math.log1p(
+        sum(
+            other.text == reading.text
+            and other is not reading
+            and other.ink > 0.5
+            and other.has_bracket == reading.has_bracket
+            and abs(math.log(other.capital_px / capital_px)) < 0.25
+            for other in found
+        )
+    )
+
+
+def _log_odds(chance: float) -> float:
+    chance = min(max(chance, 0.01), 0.99)
+    return math.log(chance / (1 - chance))
 
 
 def likeness(reading: LabelReading, pattern: LabelReading) -> float:
@@ -178,41 +306,63 @@ def _likest(options: Sequence[LabelReading], pattern: LabelReading) -> list[Scor
     return sorted(scored, key=lambda pair: -pair[1])[:_MAX_OPTIONS]
 
 
-def _aligned(
-    chosen: dict[str, Scored], near: dict[str, list[Scored]], rank: dict[str, int]
-) -> list[Scored]:
-    """Select again, with each label scored by the positions of the others."""
+def _aligned(near: dict[str, list[Scored]], rank: dict[str, int]) -> list[Scored]:
+    """Return the reading of each label that is best by itself and by its place among the others."""
+    texts = list(near)
+    options = [reading for text in texts for reading, _ in near[text]]
+    scores = np.array([score for text in texts for _, score in near[text]])
+    starts = np.cumsum([0] + [len(near[text]) for text in texts])
+    places, ranks = _positions(options), np.array([rank[reading.text] for reading in options])
+    chosen, values = starts[:-1], scores[starts[:-1]]
     for _ in range(2):
-        believed = [reading for reading, score in chosen.values() if score > 0.2]
-        chosen = {
-            text: max(
-                ((reading, score * _place(reading, believed, rank)) for reading, score in options),
-                key=lambda pair: pair[1],
-            )
-            for text, options in near.items()
-        }
-    return list(chosen.values())
+        believed = chosen[values > _BELIEVED]
+        seen = _see(places, ranks, places[believed], ranks[believed])
+        in_order = np.maximum(1 - seen.wrong, 0.2)
+        # Letters on an axis are closer together than panels.
+        spread = np.clip(np.exp(seen.apart) / 4, 0.3, 1.0)
+        fits = scores * np.where(seen.is_level, 1.0, 0.8) * in_order**0.7 * spread**0.5
+        ends = zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        chosen = np.array([start + int(fits[start:end].argmax()) for start, end in ends], int)
+        values = fits[chosen]
+    return [(options[at], float(fits[at])) for at in chosen.tolist()]
 
 
-def _place(reading: LabelReading, believed: Sequence[LabelReading], rank: dict[str, int]) -> float:
-    """Return how well a label is aligned with others, and after those before it."""
-    others = [other for other in believed if other.text != reading.text]
-    if not others:
-        return 0.85
-    box, capital = reading.box, reading.capital_px
-    slack, order = 0.35 * capital, rank[reading.text]
-    wrong, is_level, apart = 0, False, math.inf
-    for other in others:
-        x, y = other.box.x0 - box.x0, other.box.y0 - box.y0
-        is_level |= abs(x) < slack or abs(y) < slack or abs(other.box.y1 - box.y1) < slack
-        apart = min(apart, max(abs(x), abs(y)))
-        # Contradicts the order of names in rows and in columns.
-        sign = 1 if rank[other.text] > order else -1
-        wrong += sign * x < 0.5 * capital and sign * y < 0.5 * capital
-    in_order = max(1 - wrong / len(others), 0.2)
-    # Letters on an axis are closer together than panels.
-    spread = min(max(apart / (4 * capital), 0.3), 1.0)
-    return float((1.0 if is_level else 0.8) * in_order**0.7 * spread**0.5)
+@dataclass(frozen=True)
+class _Places:
+    """Positions of N labels among others; without others, as of labels that are far apart."""
+
+    wrong: np.ndarray
+    """Fraction of the others that contradict the order of names in rows and in columns."""
+    is_level: np.ndarray
+    """Whether another label is in the same row or column."""
+    apart: np.ndarray
+    """Logarithm of the distance to the nearest, in heights of a capital; at most 3."""
+
+
+def _positions(readings: Sequence[LabelReading]) -> np.ndarray:
+    """Return left, top, bottom and the height of a capital. Shape [N, 4]."""
+    return np.array([(r.box.x0, r.box.y0, r.box.y1, r.capital_px) for r in readings], float)
+
+
+def _see(
+    places: np.ndarray, ranks: np.ndarray, others: np.ndarray, their_ranks: np.ndarray
+) -> _Places:
+    """Return the positions of labels among the others that have another name."""
+    is_other = ranks[:, None] != their_ranks
+    count = is_other.sum(1)
+    x, y, end = (others[:, at] - places[:, at, None] for at in range(3))
+    capital = places[:, 3, None]
+    slack = 0.35 * capital
+    level = (np.abs(x) < slack) | (np.abs(y) < slack) | (np.abs(end) < slack)
+    sign = np.where(their_ranks > ranks[:, None], 1, -1)
+    wrong = (sign * x < 0.5 * capital) & (sign * y < 0.5 * capital) & is_other
+    far = np.where(is_other, np.maximum(np.abs(x), np.abs(y)), np.inf)
+    apart = np.log(np.maximum(far.min(1, initial=np.inf), 1) / places[:, 3])
+    return _Places(
+        wrong.sum(1) / np.maximum(count, 1),
+        (level & is_other).any(1),
+        np.where(count > 0, np.minimum(apart, 3.0), _APART),
+    )
 
 
 def consecutive_from_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
@@ -226,6 +376,6 @@ def consecutive_from_first(chosen: list[Scored], names: Sequence[str]) -> list[S
             missed = 0
         else:
             missed += 1
-            if missed > 1 or not kept:
+            if missed > 1:
                 break
     return kept

@@ -6,15 +6,25 @@ order are selected. If the caption is known, only its labels are searched for.
 """
 
 import functools
+import json
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from biovl.images.boxes import Box
-from biovl.images.labels.choice import LabelReading, Word, choose, consecutive_from_first, readings
+from biovl.images.labels.choice import (
+    EVIDENCE,
+    LabelReading,
+    Weights,
+    Word,
+    choose,
+    consecutive_from_first,
+    readings,
+)
 from biovl.images.labels.marks import Marks, patches, sample_grey
 from biovl.images.labels.marks import find_words as find_short_words
 from biovl.images.labels.network import Network, builtin_network
@@ -24,8 +34,12 @@ MAX_PIXELS = 1_000_000
 MAX_ENLARGED = 2.0
 """Smaller images are enlarged up to that size, at most by this factor."""
 
-_FIT, _SCORE = 0.2, 0.3
-"""Minimum confidence of a letter, and minimum score of a label among the others."""
+LEAST_FIT = 0.12
+"""Minimum fit of a letter, and minimum score of a label among the others, before the evidence is
+weighed."""
+
+WEIGHTS = Path(__file__).with_name("weights.json")
+"""Weights of the evidence for labels; ``benchmarks/train_splitter.py`` fits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,17 @@ class Label:
     """Confidence that this is a label with this text, 0..1."""
 
 
+@functools.cache
+def builtin_weights(name: str) -> Weights:
+    """Return the weights for labels that a caption names, ``told``, or not, ``untold``."""
+    stored = json.loads(WEIGHTS.read_text(encoding="utf-8"))[name]
+    return Weights(
+        stored["constant"],
+        np.array([stored["evidence"][key] for key in EVIDENCE]),
+        *(stored["least"], stored["fewest"]),
+    )
+
+
 def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Label]:
     """Return the printed labels of a figure.
 
@@ -51,11 +76,11 @@ def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Lab
     Returns:
         In the order of ``expected``, or of the alphabet; each with its box in ``pixels``.
     """
-    grey, scale = _small_grey(pixels)
+    grey, scale = readable_copy(pixels)
     if min(grey.shape) < 12:
         return []
     found = find_words(grey, builtin_network())
-    chosen = _expected(found, expected) if expected else _unexpected(found)
+    chosen = _expected(found, expected, grey.size) if expected else _unexpected(found, grey.size)
     return [Label(r.text, r.box.scaled(1 / scale), round(score, 4)) for r, score in chosen]
 
 
@@ -74,7 +99,7 @@ def find_words(grey: np.ndarray, network: Network) -> list[Word]:
         boxes = marks.boxes
         aspects = (boxes[:, 2] - boxes[:, 0]) / (boxes[:, 3] - boxes[:, 1])
         odds = network.read(patches(grey, marks), aspects)
-        free = _freedom(grey, marks)
+        free, before = _freedom(grey, marks)
         heights = boxes[:, 3] - boxes[:, 1]
         usual = float(np.median(heights[odds[:, -1] < 0.5])) if (odds[:, -1] < 0.5).any() else 1.0
         is_nothing = (odds[:, -1] > 0.97).tolist()
@@ -86,20 +111,31 @@ def find_words(grey: np.ndarray, network: Network) -> list[Word]:
             x0, y0 = boxes[at, :2].min(0).tolist()
             x1, y1 = boxes[at, 2:].max(0).tolist()
             tall = heights[at].tolist()
-            # Labels are rarely smaller than axis text, and often larger.
-            prominence = min(max(0.45 + 0.4 * max(tall) / usual, 0.6), 1.0)
-            box, room = Box(x0, y0, x1, y1), float(free[at].mean())
-            found.append(Word(box, odds[at], tuple(tall), is_dark, room, prominence))
+            found.append(
+                Word(
+                    *(Box(x0, y0, x1, y1), odds[at], tuple(tall), is_dark),
+                    *(float(free[at].mean()), float(before[at[0]]), max(tall) / usual),
+                )
+            )
     return found
 
 
-def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[LabelReading, float]]:
+def _expected(
+    found: list[Word], expected: Sequence[str], page_px: int
+) -> list[tuple[LabelReading, float]]:
     """Return the caption's labels that were read, in its case or the other one."""
     names = list(dict.fromkeys(expected))
+    weights = builtin_weights("told")
     best: list[tuple[LabelReading, float]] = []
     for case in (str, str.swapcase):
         other = {case(name): name for name in names}
-        chosen = choose(readings(found, list(other), least=_FIT), list(other), least=_SCORE)
+        chosen = choose(
+            readings(found, list(other), least=LEAST_FIT),
+            list(other),
+            least=LEAST_FIT,
+            weights=weights,
+            page_px=page_px,
+        )
         renamed = [(_named(reading, other[reading.text]), score) for reading, score in chosen]
         if sum(s for _, s in renamed) > 1.3 * sum(s for _, s in best):
             best = renamed
@@ -109,43 +145,50 @@ def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[LabelRea
 
 
 def _named(reading: LabelReading, text: str) -> LabelReading:
-    return LabelReading(
-        *(text, reading.box, reading.fit, reading.capital_px),
-        *(reading.is_dark, reading.has_bracket),
-    )
+    return replace(reading, text=text)
 
 
-def _unexpected(found: list[Word]) -> list[tuple[LabelReading, float]]:
-    """Return the letters from A on that could be labels; none unless both A and B are found."""
+def _unexpected(found: list[Word], page_px: int) -> list[tuple[LabelReading, float]]:
+    """Return the letters from A on that are probably labels; none if fewer than two are."""
     best: list[tuple[LabelReading, float]] = []
     for names in (string.ascii_uppercase, string.ascii_lowercase):
-        letters = readings(found, list(names), least=2 * _FIT)
-        follow = functools.partial(consecutive_from_first, names=names)
-        kept = choose(letters, list(names), least=1.5 * _SCORE, keep=follow)
-        total = sum(score for _, score in kept)
-        is_sure = len(kept) >= 2 and total >= 2 * _SCORE * len(kept)
-        if is_sure and total > sum(score for _, score in best):
+        kept = choose(
+            readings(found, list(names), least=LEAST_FIT),
+            list(names),
+            least=LEAST_FIT,
+            weights=builtin_weights("untold"),
+            page_px=page_px,
+            keep=functools.partial(consecutive_from_first, names=names),
+        )
+        if sum(score for _, score in kept) > sum(score for _, score in best):
             best = kept
     return best
 
 
-def _freedom(grey: np.ndarray, marks: Marks) -> np.ndarray:
-    """Return the emptiness of the area above and below each mark, 0..1. Shape [N]."""
+def _freedom(grey: np.ndarray, marks: Marks) -> tuple[np.ndarray, np.ndarray]:
+    """Return the emptiness above and below each mark, and left of it, 0..1. Shapes [N]."""
     boxes = marks.boxes.astype(np.float32)
     high = (boxes[:, 3] - boxes[:, 1])[:, None]
     steps = np.linspace(0, 1, 8, dtype=np.float32)
     x = boxes[:, :1] + steps * (boxes[:, 2:3] - boxes[:, :1])
+    y = boxes[:, 1:2] + steps * high
     near = np.array([0.12, 0.2, 0.3], np.float32)
+    left = boxes[:, :1] - np.linspace(0.25, 1.1, 7, dtype=np.float32) * high - 1
+    areas = (
+        (x, boxes[:, 1:2] - near * high - 1),
+        (x, boxes[:, 3:4] + near * high + 1),
+        (left, y),
+    )
+    at = marks.thresholds[:, None, None]
     ink = []
-    for y in (boxes[:, 1:2] - near * high - 1, boxes[:, 3:4] + near * high + 1):
-        seen = sample_grey(grey, x, y)
-        at = marks.thresholds[:, None, None]
-        on_page = ((y >= 0) & (y <= len(grey)))[:, :, None]
+    for across, down in areas:
+        seen = sample_grey(grey, across, down)
+        on_page = ((down >= 0) & (down <= len(grey)))[:, :, None] & (across >= 0)[:, None, :]
         ink.append(((seen < at if marks.is_dark else seen > at) & on_page).mean((1, 2)))
-    return np.asarray(1 - 0.5 * np.maximum(*ink))
+    return np.asarray(1 - 0.5 * np.maximum(*ink[:2])), np.asarray(1 - ink[2])
 
 
-def _small_grey(pixels: np.ndarray) -> tuple[np.ndarray, float]:
+def readable_copy(pixels: np.ndarray) -> tuple[np.ndarray, float]:
     """Return a figure in grey, scaled for accurate and fast reading, and its scale."""
     height, width = pixels.shape[:2]
     # A scan of hundreds of megapixels is subsampled before anything copies it.

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from biovl.images.panels.ink import Cut
 from biovl.images.panels.proposals import Proposed, agreement, partition
 from biovl.images.panels.tree import Mark, Region, area
@@ -16,6 +18,7 @@ from biovl.images.panels.tree import Mark, Region, area
 _CORNERS = (
     *(("left", "top", 1.0), ("middle", "top", 0.75), ("right", "top", 0.7)),
     *(("left", "bottom", 0.85), ("middle", "bottom", 0.8), ("right", "bottom", 0.7)),
+    *(("left", "middle", 0.4), ("middle", "middle", 0.4)),
 )
 """Label positions and their weights: of 29,000 labels of published figures 66 % are top left, 17 %
 bottom left, 6 % bottom middle, 5 % bottom right."""
@@ -110,11 +113,16 @@ class LabelOffset:
     dy: float
     prior: float
 
-    def fit(self, box: Cut, mark: Mark) -> float:
-        """Return the closeness of a region's label to this position, 0 (far) to 1."""
-        dx, dy = _offset(self.across, self.down, box, mark)
-        reach = _REACH * math.sqrt(area(box))
-        return max(0.0, 1 - (abs(dx - self.dx) + abs(dy - self.dy)) / reach)
+    def fits(self, boxes_N4: np.ndarray, marks_N4: np.ndarray) -> np.ndarray:
+        """Return the closeness of labels to this position in regions, 0 (far) to 1. Shape [N]."""
+        dx, dy = _offsets(self.across, self.down, boxes_N4, marks_N4)
+        reach = _REACH * np.sqrt((boxes_N4[:, 2:] - boxes_N4[:, :2]).prod(1))
+        off = (np.abs(dx - self.dx) + np.abs(dy - self.dy)) / reach
+        return np.asarray(np.maximum(1 - off, 0.0))
+
+
+Fits = dict[tuple[Cut, int], float]
+"""Closeness of labels to their position, by region and index of the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +183,8 @@ class Chooser:
         if len(leaves) < 2:
             return PanelChoice(tuple(leaves), 0.0, _HOPELESS, _HOPELESS)
         single = [leaf for leaf in leaves if len(leaf.marks) == 1]
-        fits = sum(self._fit(leaf.box, leaf.marks[0], place) for leaf in single)
+        pairs = [(leaf.box, leaf.marks[0]) for leaf in single]
+        fits = sum(self._fits(pairs, place).values())
         shares = [abs(math.log(area(leaf.box) / self.usual_area)) for leaf in leaves]
         return PanelChoice(
             tuple(leaves),
@@ -194,8 +203,10 @@ class Chooser:
 
     def _best_leaves(self, place: LabelOffset | None) -> list[Leaf]:
         best: dict[Cut, dict[int, _Best]] = {}
+        pairs = [(box, mark) for box, region in self.regions.items() for mark in region.marks]
+        fits = self._fits(pairs, place)
         for box in reversed(self.regions):
-            best[box] = self._ways(box, best, place)
+            best[box] = self._ways(box, best, fits)
         ways = best[self.root]
         number = max(ways, key=lambda n: (ways[n].value - self._off(n), -n))
         return self._leaves(self.root, number, best, 0.0)
@@ -203,10 +214,11 @@ class Chooser:
     def _place(self, leaves: Sequence[Leaf]) -> LabelOffset | None:
         """Return the position of most labels, None if there are none."""
         single = [leaf for leaf in leaves if len(leaf.marks) == 1]
-        sums = [
-            (sum(place.fit(leaf.box, leaf.marks[0]) for leaf in single) * place.prior, place)
-            for place in self.places
-        ]
+        if not single:
+            return None
+        boxes = np.array([leaf.box for leaf in single], float)
+        marks = np.array([leaf.marks[0].box for leaf in single])
+        sums = [(float(p.fits(boxes, marks).sum()) * p.prior, p) for p in self.places]
         most, place = max(sums, key=lambda pair: pair[0])
         return place if most > 0 else None
 
@@ -215,13 +227,11 @@ class Chooser:
             return 0.0
         return _COUNT * abs(number - self.count)
 
-    def _ways(
-        self, box: Cut, best: dict[Cut, dict[int, _Best]], place: LabelOffset | None
-    ) -> dict[int, _Best]:
+    def _ways(self, box: Cut, best: dict[Cut, dict[int, _Best]], fits: Fits) -> dict[int, _Best]:
         inside = len(self.regions[box].marks)
         missing = max(self.count - len(self.marks), 0) if self.marks else self.most
         low, high = max(1, inside - 1), min(inside + missing + (inside > 0), self.most)
-        ways = {1: _Best(self._leaf_value(box, place), -1, 0)}
+        ways = {1: _Best(self._leaf_value(box, fits), -1, 0)}
         if self._is_strip(box):
             ways[0] = _Best(_STRIP, -1, 0)
         for at, parting in enumerate(self.regions[box].partings):
@@ -241,7 +251,7 @@ class Chooser:
         long = max(self.root[2] - self.root[0], self.root[3] - self.root[1])
         return not self.regions[box].marks and short < _STRIP_SIDE * long
 
-    def _leaf_value(self, box: Cut, place: LabelOffset | None) -> float:
+    def _leaf_value(self, box: Cut, fits: Fits) -> float:
         inside = self.regions[box].marks
         balance = _BALANCE if self.marks else _BALANCE_ALONE
         larger = math.log(area(box) / self.usual_area)
@@ -253,15 +263,21 @@ class Chooser:
             return value
         if not inside:
             return value + (_UNREAD if self.count > len(self.marks) else _NO_LABEL)
-        fits = sorted(
-            _ONE_LABEL * mark.score + _CORNER * self._fit(box, mark, place) for mark in inside
-        )
-        return value + fits[-1] + _MORE_LABELS * sum(sorted(m.score for m in inside)[:-1])
+        best = max(_ONE_LABEL * mark.score + _CORNER * fits[box, mark.index] for mark in inside)
+        return value + best + _MORE_LABELS * sum(sorted(m.score for m in inside)[:-1])
 
-    def _fit(self, box: Cut, mark: Mark, place: LabelOffset | None) -> float:
+    def _fits(self, pairs: Sequence[tuple[Cut, Mark]], place: LabelOffset | None) -> Fits:
+        """Return the fit of labels in regions to a position, or to the best one."""
+        if not pairs:
+            return {}
+        boxes = np.array([box for box, _ in pairs], float)
+        marks = np.array([mark.box for _, mark in pairs])
         if place is not None:
-            return place.fit(box, mark)
-        return max(other.fit(box, mark) * other.prior for other in self.places)
+            values = place.fits(boxes, marks)
+        else:
+            values = np.max([other.fits(boxes, marks) * other.prior for other in self.places], 0)
+        keys = ((box, mark.index) for box, mark in pairs)
+        return dict(zip(keys, values.tolist(), strict=True))
 
     def _leaves(
         self, box: Cut, number: int, best: dict[Cut, dict[int, _Best]], cost: float
@@ -278,13 +294,19 @@ class Chooser:
         ]
 
 
-def _offset(across: str, down: str, box: Cut, mark: Mark) -> tuple[float, float]:
-    """Return the distance of a label from a corner within a region, in pixels."""
-    x0, y0, x1, y1 = box
-    a0, b0, a1, b1 = mark.box
-    dx = {"left": a0 - x0, "right": x1 - a1, "middle": abs(a0 + a1 - x0 - x1) / 2}[across]
-    dy = b0 - y0 if down == "top" else y1 - b1
-    return max(dx, 0.0), max(dy, 0.0)
+def _offsets(
+    across: str, down: str, boxes_N4: np.ndarray, marks_N4: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distances of labels from a corner of regions, in pixels. Shapes [N]."""
+    found = []
+    for axis, side in ((0, across), (1, down)):
+        before = marks_N4[:, axis] - boxes_N4[:, axis]
+        behind = boxes_N4[:, axis + 2] - marks_N4[:, axis + 2]
+        if side == "middle":
+            found.append(np.abs(before - behind) / 2)
+        else:
+            found.append(np.maximum(before if side in ("left", "top") else behind, 0.0))
+    return found[0], found[1]
 
 
 def _places(root: Cut, marks: Sequence[Mark]) -> list[LabelOffset]:
@@ -297,9 +319,11 @@ def _places(root: Cut, marks: Sequence[Mark]) -> list[LabelOffset]:
     if not marks:
         return corners
     found = list(corners)
+    boxes = np.array([mark.box for mark in marks])
+    roots = np.tile(np.array(root, float), (len(marks), 1))
     for corner in corners:
-        if corner.across != "middle":
-            offsets = [_offset(corner.across, corner.down, root, mark) for mark in marks]
-            dx, dy = min(x for x, _ in offsets), min(y for _, y in offsets)
-            found.append(LabelOffset(corner.across, corner.down, dx, dy, corner.prior * _SHIFTED))
+        if "middle" not in (corner.across, corner.down):
+            dx, dy = _offsets(corner.across, corner.down, roots, boxes)
+            least = float(dx.min()), float(dy.min())
+            found.append(LabelOffset(corner.across, corner.down, *least, corner.prior * _SHIFTED))
     return found

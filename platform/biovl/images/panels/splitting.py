@@ -28,8 +28,8 @@ _FIRST = ("a", "1", "i", "α")
 _LEAST = 0.4
 """Mean confidence below which a figure stays whole: a wrong panel is worse than none."""
 
-_ORDERLY = 0.85
-"""Fit of labels above which no second attempt is needed."""
+_ORDERLY, _CLEAR = 0.85, 1.5
+"""Fit of labels above which, and mean cost of cuts below which, no second attempt is needed."""
 
 _SURE = 0.5
 """Minimum score of a label that is not in the caption."""
@@ -89,7 +89,8 @@ def _chosen(
         for choice in choices:
             if best is None or choice.quality > best.quality:
                 best = choice
-        if best is None or best.fit > _ORDERLY or len(expected) < 2:
+        is_clear = best is not None and best.fit > _ORDERLY and best.cost < _CLEAR
+        if is_clear or len(expected) < 2:
             break
     return best
 

@@ -45,6 +45,12 @@ _VALLEYS = 12
 _UNKNOWN = 1.6
 """Cost of a wide gap whose colour is not a background elsewhere."""
 
+_IMPLIED = 3.4
+"""Cost of a cut without a gap or seam, where the distance of labels from the edge implies it."""
+
+_NEAR_EDGE = 0.15
+"""Maximum distance of labels from their edge, as a fraction of a region, to imply a cut."""
+
 _BRIDGE_PX = 3
 """Minimum width of a gap at which a crossing line is significant."""
 
@@ -168,6 +174,7 @@ def _followed(
     taken: dict[int, int] = {}
     cheapest: dict[int, float] = {}
     waiting = _lines(ink, box, axis, least)
+    waiting += _implied(spans, box[axis + 2] - box[axis], least, len(waiting))
     heapq.heapify(waiting)
     while waiting:
         cost, a, order, b, crossed = heapq.heappop(waiting)
@@ -219,6 +226,22 @@ def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
     for at in _peaks(jumps):
         add(at + 1, at + 1, 1.2 + 5 * (1 - float(jumps[at])))
     return found
+
+
+def _implied(
+    spans: Sequence[tuple[float, float]], length: int, least: int, order: int
+) -> list[_Candidate]:
+    """Return the cuts at which the other labels are as far from an edge as the outermost one.
+
+    They separate parts of one image, which touch without a line between them.
+    """
+    if len(spans) < 2:
+        return []
+    before, behind = spans[0][0], length - max(end for _, end in spans)
+    cuts = {round(start - before) for start, _ in spans if before < _NEAR_EDGE * length}
+    cuts |= {round(end + behind) for _, end in spans if behind < _NEAR_EDGE * length}
+    inside = sorted(at for at in cuts if least < at < length - least)
+    return [(_IMPLIED, at, order + number, at, None) for number, at in enumerate(inside)]
 
 
 def _bridged(ink: Ink, table: np.ndarray, box: Cut, axis: int, a: int, b: int) -> float:

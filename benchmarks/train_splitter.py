@@ -1,0 +1,166 @@
+"""Fit the weights with which labels are chosen among letters: a few minutes on one CPU.
+
+    python benchmarks/train_splitter.py --shared ../shared/data    # writes the package's weights
+    python benchmarks/train_splitter.py --figures 5 --out other.json
+
+The evidence for every letter that could be a label is taken from drawn figures and, with
+``--shared``, from published ones with panels drawn by hand. A logistic regression weighs it, once
+for figures whose caption names the labels (``told``) and once for others (``untold``).
+"""
+
+import argparse
+import functools
+import json
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from compound_cases import Articles, Case, case_of, read, read_shared
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from biovl.images.boxes import Box
+from biovl.images.labels.choice import (
+    EVIDENCE,
+    LabelReading,
+    consecutive_from_first,
+    evidence_for,
+    readings,
+    selections,
+)
+from biovl.images.labels.network import builtin_network
+from biovl.images.labels.reading import LEAST_FIT as LEAST
+from biovl.images.labels.reading import WEIGHTS, find_words, readable_copy
+from biovl.sample.compound.figures import make_compound
+from biovl.sample.compound.strata import STRATA
+
+SEED = 80_000
+"""First seed of the drawn figures: none of those that are scored."""
+
+_LEAST = {"told": 0.4, "untold": 0.6}
+_FEWEST = {"told": 1, "untold": 2}
+_REAL = 3.0
+"""Weight of a published figure relative to a drawn one."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """Evidence for the labels of one selection, and which of them are right."""
+
+    evidence: np.ndarray
+    """Shape [labels, EVIDENCE]."""
+    is_right: np.ndarray
+    """Shape [labels], bool."""
+    weight: float
+
+
+def figures(shared: Path | None, drawn: int) -> Iterator[tuple[Case, float]]:
+    """Yield published figures and drawn ones of every stratum, with their weights."""
+    if shared:
+        articles = Articles(shared)
+        for case in (*read_shared(shared), *read(Path(__file__).parent / "gold", articles)):
+            yield case, _REAL
+    for stratum in STRATA:
+        for seed in range(SEED, SEED + drawn):
+            yield case_of(make_compound(seed, stratum)), 1.0
+
+
+def examples(case: Case, weight: float) -> dict[str, list[Example]]:
+    """Return the examples of one figure, with its labels told and untold."""
+    grey, scale = readable_copy(case.pixels)
+    words = find_words(grey, builtin_network())
+    printed = [
+        (panel.label.casefold(), panel.label_box.scaled(scale))
+        for panel in case.panels
+        if panel.label and panel.label_box
+    ]
+
+    def of(names: Sequence[str], *, follow: bool) -> list[Example]:
+        found = readings(words, names, least=LEAST)
+        rank = {name: at for at, name in enumerate(names)}
+        keep = functools.partial(consecutive_from_first, names=names) if follow else list
+        chosen = selections(found, rank, LEAST, keep)
+        return [
+            Example(
+                evidence_for(selection, found, rank, grey.size),
+                np.array([_is_right(reading, printed) for reading in selection]),
+                weight / (len(chosen) * len(selection)) ** 0.5,
+            )
+            for selection in chosen
+        ]
+
+    both = (str, str.swapcase) if len(case.labels) > 1 else ()
+    told = (of(list(dict.fromkeys(map(c, case.labels))), follow=False) for c in both)
+    letters = (string.ascii_uppercase, string.ascii_lowercase)
+    untold = (of(list(names), follow=True) for names in letters)
+    return {"told": list(chain(*told)), "untold": list(chain(*untold))}
+
+
+def _is_right(reading: LabelReading, printed: Sequence[tuple[str, Box]]) -> bool:
+    x, y = reading.box.centre
+    for name, box in printed:
+        room = box.height / 2 + 2
+        within = box.x0 - room <= x <= box.x1 + room and box.y0 - room <= y <= box.y1 + room
+        if within and reading.text.casefold() == name:
+            return True
+    return False
+
+
+def fit(found: Sequence[Example]) -> tuple[float, np.ndarray]:
+    """Return constant and coefficients of a logistic regression. Shape [EVIDENCE]."""
+    inputs = np.concatenate([one.evidence for one in found])
+    right = torch.tensor(np.concatenate([one.is_right for one in found]).astype(float))
+    weights = np.concatenate([np.full(len(one.is_right), one.weight) for one in found])
+    mean, spread = np.average(inputs, axis=0, weights=weights), inputs.std(0) + 1e-6
+    scaled, share = torch.tensor((inputs - mean) / spread), torch.tensor(weights / weights.sum())
+    values = torch.zeros(scaled.shape[1] + 1, dtype=torch.double, requires_grad=True)
+    optimizer = torch.optim.LBFGS([values], max_iter=300)
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        odds = scaled @ values[1:] + values[0]
+        each = binary_cross_entropy_with_logits(odds, right, reduction="none")
+        total = (share * each).sum() + 1e-4 * (values[1:] ** 2).sum()
+        total.backward()
+        return total
+
+    optimizer.step(loss)
+    solved = values.detach().numpy()
+    coefficients = solved[1:] / spread
+    return float(solved[0] - coefficients @ mean), coefficients
+
+
+def weights_of(found: dict[str, list[Example]]) -> dict[str, object]:
+    """Return what the file of weights stores."""
+    stored: dict[str, object] = {}
+    for kind, of_kind in found.items():
+        constant, coefficients = fit(of_kind)
+        stored[kind] = {
+            "least": _LEAST[kind],
+            "fewest": _FEWEST[kind],
+            "constant": round(constant, 3),
+            "evidence": dict(zip(EVIDENCE, np.round(coefficients, 3).tolist(), strict=True)),
+        }
+    return stored
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, help="folder with cases/ and packages/")
+    parser.add_argument("--figures", type=int, default=40, help="drawn for each stratum")
+    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, list[Example]] = {"told": [], "untold": []}
+    for case, weight in figures(options.shared, options.figures):
+        for kind, more in examples(case, weight).items():
+            found[kind] += more
+    options.out.write_text(json.dumps(weights_of(found), indent=2) + "\n", encoding="utf-8")
+    print(f"{options.out}: {', '.join(f'{len(each)} of {kind}' for kind, each in found.items())}")
+
+
+if __name__ == "__main__":
+    main()
