@@ -3,7 +3,8 @@
     python benchmarks/compound_layouts.py ../shared/data [--strata print plain …] [--figures 50]
 
 The published ones are those of Zou et al. (``cases/zou_panels_train.csv``), without images. Only
-figures of two panels and more count. Lengths are in pixels of figures of their size in 2013.
+figures of two panels and more count. Gaps and labels are in per cent of the figure's width: drawn
+figures are larger than those of 2013.
 """
 
 import argparse
@@ -65,10 +66,15 @@ def drawn(strata: Iterable[str], figures: int) -> list[Layout]:
 def statistics(layouts: list[Layout]) -> dict[str, str]:
     """Return shares, and the quantiles 5, 25, 50, 75 and 95 %, as text."""
     every = [panel for layout in layouts for panel in layout.panels]
+    width_of = [_extent(layout)[0] for layout in layouts for _ in layout.panels]
     counts = Counter(min(len(layout.panels), 7) for layout in layouts)
     gaps = [layout.gaps() for layout in layouts]
-    named = [(box, at, label) for label, box, at in every if at and label]
-    places = Counter(_place(box, at) for box, at, _ in named)
+    named = [
+        (box, at, label, width)
+        for (label, box, at), width in zip(every, width_of, strict=True)
+        if at and label
+    ]
+    places = Counter(_place(box, at) for box, at, *_ in named)
     extents = [_extent(layout) for layout in layouts]
     insets = sum(_has_inset(layout) for layout in layouts)
     shares = {f"{n} panels" if n < 7 else "7 or more": counts[n] for n in range(2, 8)}
@@ -76,7 +82,9 @@ def statistics(layouts: list[Layout]) -> dict[str, str]:
     table |= {
         "width px": _quantiles([width for width, _ in extents]),
         "height over width": _quantiles([height / width for width, height in extents]),
-        "gap px": _quantiles([gap for one in gaps for gap in one]),
+        "gap %": _quantiles(
+            [100 * g / w for g, w in zip((g for one in gaps for g in one), width_of, strict=True)]
+        ),
         "all gaps up to 2 px": f"{np.mean([max(one) <= 2 for one in gaps]):.2f}",
         "with an inset": f"{insets / len(layouts):.3f}",
         "panel width over height": _quantiles([b.width / max(b.height, 1) for _, b, _ in every]),
@@ -95,10 +103,12 @@ def statistics(layouts: list[Layout]) -> dict[str, str]:
             ]
         ),
         "panels without a label": f"{1 - len(named) / len(every):.2f}",
-        "upper case": f"{np.mean([label.isupper() for *_, label in named]):.2f}",
-        "one character": f"{np.mean([len(label) == 1 for *_, label in named]):.2f}",
-        "label height px": _quantiles([at.height for _, at, _ in named]),
-        "label from the sides px": _quantiles([_inset(box, at) for box, at, _ in named]),
+        "upper case": f"{np.mean([label.isupper() for _, _, label, _ in named]):.2f}",
+        "one character": f"{np.mean([len(label) == 1 for _, _, label, _ in named]):.2f}",
+        "label height %": _quantiles([100 * at.height / width for _, at, _, width in named]),
+        "label from the sides %": _quantiles(
+            [100 * _inset(box, at) / width for box, at, _, width in named]
+        ),
     }
     for place in ("left top", "left bottom", "middle bottom", "right bottom", "right top"):
         table[f"label {place}"] = f"{places[place] / max(len(named), 1):.2f}"
