@@ -27,7 +27,6 @@ from PIL import Image, ImageDraw
 
 from biovl.images.labels.reading import read_labels
 from biovl.sample.compound.strata import STRATA
-from biovl.split.config import default
 
 GOLD = Path(__file__).parent / "gold"
 _CELL_PX, _PICTURES = 420, 16
@@ -42,7 +41,7 @@ def main() -> None:
     parser.add_argument("--figures", type=int, default=20, help="drawn for each stratum")
     parser.add_argument("--strata", nargs="+", default=list(STRATA), choices=STRATA)
     parser.add_argument("--by", default="fold", choices=("fold", "publisher"))
-    parser.add_argument("--detector", default=default().detector, help="folder of train_detector")
+    parser.add_argument("--detector", default="", help="of train_detector; none: no detector")
     parser.add_argument("--exsclaim", type=Path, help="checkout of MaterialEyes/exsclaim")
     parser.add_argument("--ours-only", action="store_true", help="leave out the baselines")
     parser.add_argument("--resamples", type=int, default=1000, help="of articles; 0: no intervals")
@@ -78,14 +77,7 @@ def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
         articles = cases.Articles(None)
         yield from _figures(options, {options.predictions.stem: other}, articles, failed)
         return
-    propose = None
-    if options.detector:
-        import torch
-
-        from biovl.split.detector.detector import Detector
-
-        torch.set_num_threads(1)  # Times are those of one CPU.
-        propose = Detector.load(options.detector).propose
+    propose = _detector(options.detector)
     named: dict[str, Method] = {"biovl": methods.ours(propose)}
     if not options.ours_only:
         named["X-Y cut"] = methods.xy_cut
@@ -96,6 +88,17 @@ def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
     if options.shared or options.gold:
         yield _captions(options, articles)
         yield _citances(options, articles)
+
+
+def _detector(folder: str) -> methods.Propose | None:
+    """Return the detector of a folder; without one the detector that biovl includes, if any."""
+    if folder == "none":
+        return None
+    from biovl.split.detector.detector import Detector
+
+    if folder:
+        return Detector.load(folder).propose
+    return Detector.builtin().propose if hasattr(Detector, "builtin") else None
 
 
 def _drawn(options: argparse.Namespace) -> Iterator[Case]:
@@ -118,8 +121,9 @@ def _figures(
     real: list[Iterable[Case]] = [cases.read_shared(options.shared)] if options.shared else []
     real += [cases.read(folder, articles) for folder in _folders(options)]
     found = [of for one in real for case in one for of in _of_case(case, named, failed, options.by)]
-    yield "Published figures\n\n" + _panels(found, options.resamples)
-    yield _labels(found, options.resamples)
+    if found:
+        yield "Figures\n\n" + _panels(found, options.resamples)
+        yield _labels(found, options.resamples)
     if options.figures and options.command is None:
         drawn = [of for case in _drawn(options) for of in _of_case(case, named, failed, options.by)]
         yield "Drawn figures\n\n" + _panels(drawn, 0)
