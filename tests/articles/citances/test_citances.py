@@ -84,6 +84,40 @@ def told(sentence: str) -> str:
         ("Cells grew (Fig. 4B, second row).", "4 B (second row)"),
         ("In Fig. 3, left ventricles are shown.", "3"),
         ("Cells grew (Fig. 2A, red arrow) and died (Fig. 2A, dashed line).", "2 A; 2 A"),
+        # Panels of a panel, and words for panels later in the sentence.
+        ("Cells (Figure 1C, panels A–C), bones (panels E and F).", "1 C.A C.B C.C C.E C.F"),
+        ("Cells grew (Figure 1B-panel C).", "1 B.C"),
+        ("Cells (Figure 1A, parts c and d, bottom) grew.", "1 A.c A.d (bottom)"),
+        ("See Figure 2 panel D, lane 8; panel E, lanes 1 and 8-11.", "2 D E"),
+        ("We added panels F and H to Figure 2.", "2 F H"),
+        ("Cells grew (panel A, Figure 2).", "2 A"),
+        ("The model (panel 6B) or the mean (panel 6C).", "6 B; 6 C"),
+        ("Cells grew (S3 Fig. c).", "supp S3 c"),
+        ("Cells grew (Fig. 2A(i) and A(ii)).", "2 A.i A.ii"),
+        ("Cells grew (Fig. 2A i, ii).", "2 A.i A.ii"),
+        ("Cells grew (Fig. 2A-i).", "2 A.i"),
+        ("Cells grew (Fig. 2Aa,Ab).", "2 A.a A.b"),
+        # Lists.
+        ("Cells (Fig 2 C) and cores (Fig 2 D) grew.", "2 C; 2 D"),
+        ("Cells grew (Fig. 1G,I[21]).", "1 G I"),
+        ("Cells grew (Fig. 3IV–VI).", "3 IV V VI"),
+        ("Cells grew (Figs. I and II).", "I; II"),
+        ("Cells grew (Fig. 3A1–3).", "3 A1 A2 A3"),
+        ("Cells grew (Fig. 3A1, A2 and B1).", "3 A1 A2 B1"),
+        ("Cells grew (Fig. 1A–A″).", "1 A A′ A″"),
+        ("Cells grew (Fig. S3a† and b).", "supp S3 a b"),
+        ("See Figs. 8A–8D. in all cells.", "8 A B C D"),
+        ("Cells grew (Fig. 1A, arrows, and B).", "1 A B"),
+        ("Cells grew (Fig. 1A, green; B, red; and C, blue).", "1 A B C"),
+        ("Cells grew (Fig. 1A for mice and 1B for rats).", "1 A; 1 B"),
+        ("Walls (Fig 5B, with the control 5A) and cells (10D, 2a).", "5 B; 5 A"),
+        # More places.
+        ("Cells grew (Fig. 3h, left-hand panels).", "3 h (left)"),
+        ("Cells grew (Fig. 7B, upper two panels).", "7 B (upper)"),
+        ("Cells grew (Fig. 7B [left]).", "7 B (left)"),
+        ("Cells grew (Figure 7A, fifth panel).", "7 A (fifth)"),
+        ("Cells grew (left panel, Fig. 2A).", "2 A (left)"),
+        ("Cells grew (Fig. 2A, panel on the left).", "2 A (left)"),
         # Kinds.
         ("Cells grew (Supplementary Fig. 3b).", "supp 3 b"),
         ("Cells grew (Fig. S3b and Table S2).", "supp S3 b"),
@@ -121,10 +155,21 @@ def told(sentence: str) -> str:
         ("One opens “get” in Fig. 4; 2) one keeps it.", "4"),
         ("Cells grew (Figure 3—source data 1).", ""),
         ("Cells grew (Fig. 2A, 3D structure).", "2 A"),
+        ("Walls (Fig. 2A) of the 2D model grew in 2 h.", "2 A"),
+        ("Walls (Fig. 2a) grew in 2h by 2g.", "2 a"),
+        ("Walls grew (Figure 6D, 30-31s).", "6 D"),
+        ("Walls grew (Fig. 8B, yellow box; 15,38% of all).", "8 B"),
+        ("As in Figure 2C; (E) Key.", "2 C"),
     ],
 )
 def test_a_sentence_tells_which_figures_it_cites(sentence: str, expected: str) -> None:
     assert told(sentence) == expected
+
+
+def test_words_before_a_reference_belong_to_it() -> None:
+    sentence = "Walls grew: panels B and C of Fig. 4 show it."
+    (found,) = references(sentence)
+    assert sentence[found.span.start : found.span.end] == "panels B and C of Fig. 4"
 
 
 def test_references_stand_where_they_say() -> None:

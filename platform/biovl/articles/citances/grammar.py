@@ -5,7 +5,7 @@ in "S1 Fig". The words around it determine whose figure it is: a supplement's, a
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from biovl.articles.citances import patterns
@@ -59,6 +59,8 @@ def references(sentence: str) -> list[FigureReference]:
         if start >= position and len(found) < MOST and not known.overlapping(start, start + 1):
             position = _read_numbered(sentence, start, found)
     found.sort(key=lambda pair: (pair[0].start, pair[0].end))
+    if _read_again(sentence, found):
+        found.sort(key=lambda pair: (pair[0].start, pair[0].end))
     _read_panel_words(sentence, found)
     return [
         FigureReference(
@@ -128,9 +130,11 @@ def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) ->
     if not reader.items or behind is None:
         # "S1, S2 and S3 Tables" is not read again at each of its numbers.
         return end
-    reader.items[-1].end = behind.end()
+    end = reader.items[-1].end = behind.end()
+    if len(reader.items) == 1 and not reader.items[0].panels:
+        end = reader.read_panels(end)
     found.extend((item, _kind_of(item)) for item in reader.items)
-    return behind.end()
+    return end
 
 
 def _apply_before(before: str, items: list[Item]) -> int | None:
@@ -139,8 +143,9 @@ def _apply_before(before: str, items: list[Item]) -> int | None:
     if named is not None:
         for item in items:
             reader = ListReader(named["labels"], is_plural=True)
-            reader.items = [item]
+            reader.items = [replace(item, panels=[])]
             reader.read_labels(0)
+            item.panels += reader.items[0].panels
         return named.start()
     placed = patterns.PLACES_BEFORE.search(before)
     if placed is None:
@@ -152,18 +157,52 @@ def _apply_before(before: str, items: list[Item]) -> int | None:
     return placed.start()
 
 
+def _read_again(sentence: str, found: list[tuple[Item, Kind]]) -> bool:
+    """Parse panels of a figure cited before: ``Fig. 1A for mice and 1B for rats``.
+
+    Returns whether there are any.
+    """
+    cited = [item for item, kind in found if kind == "main" and item.panels]
+    if not cited:
+        return False
+    known = SpanIndex(found, lambda pair: Span(pair[0].start, pair[0].end))
+    before = len(found)
+    position, at = cited[0].end, 0
+    cases: dict[str, set[bool]] = {}
+    for match in patterns.NUMBER_AGAIN.finditer(sentence, position):
+        start, end = match.span()
+        while at < len(cited) and cited[at].end <= start:
+            panels = cases.setdefault(cited[at].figure, set())
+            panels |= {panel[0].isupper() for panel in cited[at].panels}
+            at += 1
+        is_alike = sentence[end].isupper() in cases.get(match["digits"], ())
+        is_known = start < position or bool(known.overlapping(start, end + 1))
+        if is_known or not is_alike or len(found) >= MOST:
+            continue
+        reader = ListReader(sentence, is_plural=False)
+        position = reader.read(start)
+        found.extend((item, _kind_of(item)) for item in reader.items if item.panels)
+    return len(found) > before
+
+
 def _read_panel_words(sentence: str, found: list[tuple[Item, Kind]]) -> None:
-    """Assign "(panel A)" to the single figure that a sentence names as a whole."""
-    if len(found) != 1 or found[0][0].panels:
-        return
-    (item, _) = found[0]
-    for match in patterns.PANEL_WORD.finditer(sentence):
-        if match.start() >= item.end:
-            reader = ListReader(sentence, is_plural=True)
-            reader.items = [item]
-            end = item.end
-            reader.read_labels(match.end())
-            item.end = end
+    """Assign "(panel A)" to the reference before it that has its panels from such words.
+
+    Also to the single figure that a sentence names as a whole.
+    """
+    if len(found) == 1 and not found[0][0].panels:
+        found[0][0].outer = ""
+    items = [item for item, _ in found if item.outer is not None]
+    at = -1
+    for match in patterns.PANEL_WORD.finditer(sentence) if items else ():
+        while at + 1 < len(items) and items[at + 1].end <= match.start():
+            at += 1
+        if at < 0 or match.start() < items[at].end:
+            continue
+        reader = ListReader(sentence, is_plural=True)
+        reader.items = [Item(items[at].figure, items[at].prefix, match.start(), match.end())]
+        reader.read_labels(match.end())
+        items[at].panels += [f"{items[at].outer}{name}" for name in reader.items[0].panels]
 
 
 def _kind_of(item: Item) -> Kind:

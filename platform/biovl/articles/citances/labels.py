@@ -23,6 +23,9 @@ class Item:
     """Prefix ``A.`` while parts of panel A are parsed, otherwise empty."""
     place: int = -1
     """Index in ``panels`` of the first panel given by position; -1 if there is none."""
+    outer: str | None = None
+    """Prefix of panels that later words of the sentence name, "(panels E–H)": ``C.`` if these are
+    panels of panel C, empty if they are the figure's; None if such words mean nothing."""
 
     def count_without_place(self) -> int:
         """Return how many of the last panels have no position: one for ``A (left), B``."""
@@ -50,16 +53,26 @@ def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
         return [text] if is_direct or goes_on or label["open"] else []
     if text in ROMANS and (bracketed or item.parent or last.rpartition(".")[2] in ROMANS):
         return [item.parent + text]
+    if text.lower() in ROMANS and text.isupper() and last.isupper() and last.lower() in ROMANS:
+        return [text]
+    if item.parent and not is_direct and text[0].isupper() and _is_part(text[1:]):
+        item.parent = text[0] + "."
+        return [item.parent + text[1:]]
     if not is_direct:
         return []
     if text in ROMANS or (text.isupper() and text.lower() in ROMANS):
         return [text]
-    if text[0].isupper() and (text[1:] in ROMANS or (len(text) == 2 and text[1].islower())):
+    if text[0].isupper() and _is_part(text[1:]):
         item.parent = text[0] + "."
         return [item.parent + text[1:]]
     codes = [ord(letter) for letter in text]
     rises = all(0 < after - before <= 3 for before, after in pairwise(codes))
     return list(text) if rises and (text.isupper() or codes[-1] - codes[0] == len(text) - 1) else []
+
+
+def _is_part(text: str) -> bool:
+    """Return whether letters after a capital name a part of that panel: ``ii``, ``d``."""
+    return text in ROMANS or (len(text) == 1 and text.islower())
 
 
 def labels_between(first: str, last: str) -> list[str] | None:
@@ -70,6 +83,11 @@ def labels_between(first: str, last: str) -> list[str] | None:
     stem = f"{stem}." if stem else ""
     if start in ROMANS and stop in ROMANS and len(start + stop) > 2:
         return [stem + roman for roman in ROMANS[ROMANS.index(start) + 1 : ROMANS.index(stop)]]
+    if len(start + stop) > 2 and {start.lower(), stop.lower()} <= set(ROMANS) and stop.isupper():
+        return [name.upper() for name in ROMANS[_roman(start) + 1 : _roman(stop)]]
+    if stop[0] == start and not stop[1:].strip("'′’″`"):
+        primes = len(stop[1:].replace("″", "′′"))
+        return [start + "′" * count for count in range(1, primes)]
     if start[1:] == stop[1:] and start[0].isupper() == stop[0].isupper():
         # A descending range is a list of its ends.
         letters = range(ord(start[0]) + 1, ord(stop[0]))
@@ -77,6 +95,10 @@ def labels_between(first: str, last: str) -> list[str] | None:
     if start[0] == stop[0] and start[1:].isdigit() and stop[1:].isdigit():
         return [f"{stem}{start[0]}{number}" for number in range(int(start[1:]) + 1, int(stop[1:]))]
     return [] if start[0] < stop[0] else None
+
+
+def _roman(text: str) -> int:
+    return ROMANS.index(text.lower())
 
 
 _VERTICAL = frozenset({"upper", "lower", "top", "bottom"})

@@ -46,29 +46,74 @@ class ListReader:
         end = self._label(position, None, is_direct=True)
         return position if end is None else self._go_on(end, numbers=False)
 
+    def read_panels(self, position: int) -> int:
+        """Parse panels of the current item behind its name: ``S1 Fig A``; return where they end."""
+        end = self._own_panels(position, is_first=True)
+        return position if end == position else self._go_on(end, numbers=False)
+
     def _go_on(self, end: int, *, numbers: bool = True) -> int:
+        is_pointed = False
         while True:
-            end = self._place_behind(end)
+            end = self._behind_item(end)
             self.items[-1].end = end
             if self.is_open and self.text[end : end + 1] in (")", "]"):
                 end += 1
                 self.is_open = False
-            joint = patterns.JOINT.match(self.text, end)
-            if joint is None:
-                break
-            after = self._number_behind(joint) if numbers else None
-            # "2(a)(b)" continues without a separator, "2A (b)" does not.
-            goes_on = joint["none"] is None or self.text[end - 1] in ")]"
-            if after is None and goes_on:
-                after = self._label(joint.end(), joint)
+            after = self._next(end, numbers=numbers, is_pointed=is_pointed)
+            if after is None and not is_pointed:
+                pointed = patterns.POINTED_AT.match(self.text, end)
+                if pointed is not None:
+                    end = self.items[-1].end = pointed.end()
+                    is_pointed = True
+                    continue
             if after is None:
-                break
-            end = after
-        pointed = patterns.POINTED_AT.match(self.text, end)
-        if pointed is not None:
-            end = pointed.end()
-        self.items[-1].end = end
-        return end
+                return end
+            end, is_pointed = after, False
+
+    def _next(self, end: int, *, numbers: bool, is_pointed: bool) -> int | None:
+        """Parse the next number or panel of the list; return where it ends, None at its end."""
+        joint = patterns.JOINT.match(self.text, end)
+        if joint is None:
+            return None
+        after = self._number_behind(joint, is_pointed=is_pointed) if numbers else None
+        # "2(a)(b)" continues without a separator, "2A (b)" does not.
+        goes_on = joint["none"] is None or self.text[end - 1] in ")]"
+        if after is None and joint["range"]:
+            after = self._same_letter(joint.end())
+        if after is None and goes_on:
+            after = self._label(joint.end(), joint, is_pointed=is_pointed)
+        return after
+
+    def _behind_item(self, end: int) -> int:
+        """Parse a footnote mark, panels of a panel and a position; return where they end."""
+        mark = patterns.FOOTNOTE.match(self.text, end)
+        return self._place_behind(self._inner_panels(end if mark is None else mark.end()))
+
+    def _inner_panels(self, end: int) -> int:
+        """Parse "panels A–D" after the panel that contains them: ``1C, panels A–D``."""
+        item = self.items[-1]
+        word = patterns.INNER_PANELS.match(self.text, end)
+        if word is None or not item.panels or item.outer is not None or len(item.panels[-1]) > 1:
+            return end
+        inner = ListReader(self.text, is_plural=True)
+        inner.items = [Item(item.figure, item.prefix, end, end, outer="")]
+        stop = inner.read_labels(word.end())
+        if stop == word.end():
+            return end
+        item.outer = f"{item.panels.pop()}."
+        item.panels += [item.outer + panel for panel in inner.items[0].panels]
+        item.newest = inner.items[0].newest
+        return stop
+
+    def _same_letter(self, position: int) -> int | None:
+        """Parse the last number of ``A1–3``."""
+        item = self.items[-1]
+        number = patterns.SAME_LETTER.match(self.text, position)
+        if number is None or not item.panels or not item.panels[-1][1:].isdigit():
+            return None
+        letter, first = item.panels[-1][0], int(item.panels[-1][1:])
+        item.panels += [f"{letter}{one}" for one in range(first + 1, int(number[0]) + 1)]
+        return number.end() if int(number[0]) > first else None
 
     # Numbers.
 
@@ -90,26 +135,39 @@ class ListReader:
         self.items.append(Item(prefix + digits, prefix, start, number.end()))
         return number.end()
 
-    def _number_behind(self, joint: re.Match[str]) -> int | None:
+    def _number_behind(self, joint: re.Match[str], *, is_pointed: bool) -> int | None:
         """Parse the next number of the list, with its panels; None if there is none."""
         position = joint.end()
         again = patterns.HEAD_AGAIN.match(self.text, position) if joint["range"] else None
         if again is not None:
             position = again.end()
         number = self._number(position)
-        if number is None or not number.groupdict().get("digits"):
-            return None
         last = self.items[-1]
+        if number is None or "letter" in number.groupdict():
+            return None
+        if "roman" in number.groupdict():
+            is_alike = self.is_plural and not set(last.figure) - set("IVX") and not last.panels
+            return self._add_number(number, position) if is_alike else None
         has_prefix = bool(number["prefix"])
+        if (
+            has_prefix
+            and len(number["prefix"]) == 1
+            and last.panels
+            and last.panels[-1][1:].isdigit()
+        ):
+            # "3A1, A2": a panel, not a figure of an appendix.
+            return None
         label = patterns.LABEL.match(self.text, number.end())
         has_label = label is not None and label["label"] not in patterns.ORDINALS
-        if again is None and not has_label and not self._is_number(number, joint):
+        is_plain = again is None and not has_label
+        if is_plain and (is_pointed or not self._is_number(number, joint)):
             return None
         if has_label and label is not None:
-            after = self.text[label.end() : label.end() + 20]
-            if patterns.NO_PANEL_WORD.match(after) or (
-                not label["open"] and _is_prose_behind(after)
-            ):
+            behind = label.end() if label["open"] else label.end("label")
+            after = self.text[behind : behind + 20]
+            # A range ends a sentence where "5A–5D. in" resembles the initial of a species.
+            is_prose = not label["open"] and not joint["range"] and _is_prose_behind(after)
+            if patterns.NO_PANEL_WORD.match(after) or is_prose:
                 return None
         if patterns.NOT_FIGURES.match(self.text, number.end()) and has_prefix:
             return None
@@ -187,7 +245,10 @@ class ListReader:
         if apart is None or apart.end() == end:
             return end
         if apart["word"]:
-            return self._label(apart.end(), None, is_direct=True) or end
+            stop = self._label(apart.end(), None, is_direct=True)
+            if stop is not None:
+                self.items[-1].outer = ""
+            return stop or end
         if apart["sign"].strip() == ";":
             return end
         return self._apart(apart, end, is_first=is_first)
@@ -201,7 +262,7 @@ class ListReader:
         label = patterns.LABEL.match(self.text, position)
         if label is None or (len(label["label"]) > 1 and not label["open"]):
             return end
-        rest = label.end()
+        rest = label.end() if label["open"] else label.end("label")
         sign = apart["sign"].strip()
         if label["open"]:
             return self._bracketed(position, is_legend=sign == ".") or end
@@ -242,12 +303,17 @@ class ListReader:
         return end
 
     def _label(
-        self, position: int, joint: re.Match[str] | None, *, is_direct: bool = False
+        self,
+        position: int,
+        joint: re.Match[str] | None,
+        *,
+        is_direct: bool = False,
+        is_pointed: bool = False,
     ) -> int | None:
         """Add the panel at a position; return where it ends, None if there is none."""
         item = self.items[-1]
         label = patterns.LABEL.match(self.text, position)
-        if label is None or (not is_direct and self._is_prose(label, joint)):
+        if label is None or (not is_direct and self._is_prose(label, joint, is_pointed=is_pointed)):
             return None
         if label["label"] in patterns.ORDINALS and not label["open"]:
             return None
@@ -261,7 +327,10 @@ class ListReader:
         elif label["open"]:
             self.is_open = not label["close"]
         fill: list[str] = []
-        if joint is not None and joint["range"]:
+        if joint is not None and joint["range"] and self._is_part(names[0], joint):
+            item.parent = f"{item.panels.pop()}."
+            names = [item.parent + names[0]]
+        elif joint is not None and joint["range"]:
             filled = labels_between(item.panels[-1], names[0]) if item.panels else None
             if filled is None:
                 return None
@@ -272,28 +341,46 @@ class ListReader:
         item.panels += fill + names
         return self._part(end, label, item)
 
+    def _is_part(self, name: str, joint: re.Match[str]) -> bool:
+        """Return whether ``i`` is a part of its panel in ``2A-i``, not the end of a range."""
+        panels = self.items[-1].panels
+        last = panels[-1] if panels else ""
+        return name in patterns.ROMANS and len(last) == 1 and last.isupper() and joint[0] == "-"
+
     def _part(self, end: int, label: re.Match[str], item: Item) -> int:
         """Parse a part in brackets after its panel: ``3A(i)``."""
         part = None if label["open"] or label["close"] else patterns.PART.match(self.text, end)
         if part is None or len(label["label"]) > 1:
             return end
-        item.panels[-1] = f"{label['label']}.{part['part']}"
+        item.panels[-1] = f"{label['label']}.{part['part'] or part['roman']}"
         item.parent = f"{label['label']}."
         return part.end()
 
-    def _is_prose(self, label: re.Match[str], joint: re.Match[str] | None) -> bool:
+    def _is_prose(
+        self, label: re.Match[str], joint: re.Match[str] | None, *, is_pointed: bool
+    ) -> bool:
         """Return whether a letter in a list is more likely a word, a statistic or a name."""
         text, item = label["label"], self.items[-1]
         rest = self.text[label.end() : label.end() + 20]
         if joint is not None and not item.panels:
             return True
+        if joint is not None and joint["sign"] == ";" and not is_pointed:
+            # "2(a); (b)", but not "2A; (B) Cells".
+            return not label["open"] or self.text[joint.start() - 1] not in ")]"
         if label["close"]:
             return False
         if _is_prose_behind(rest):
             return True
-        if joint is not None and joint["sign"] == ";":
-            return not label["open"]
-        goes_on = CLOSED.match(rest) or _LABELS_GO_ON.match(rest) or CONTINUES.match(rest)
+        if is_pointed:
+            # "1A, arrow; B, arrowhead": only a letter of the same kind.
+            is_alike = len(text) == 1 and text.isupper() == item.panels[0][0].isupper()
+            return not (is_alike and CLOSED.match(rest))
+        goes_on = (
+            patterns.PART.match(rest)
+            or CLOSED.match(rest)
+            or _LABELS_GO_ON.match(rest)
+            or CONTINUES.match(rest)
+        )
         if text in _WORDS and not goes_on:
             return True
         if text == "a" and not (CLOSED.match(rest) or _LABELS_GO_ON.match(rest)):

@@ -13,6 +13,7 @@ HEAD = re.compile(
       (?P<electronic>e-?)?(?P<figure>
         (?:Fig(?:ure|ura)?|FIG(?:URE)?|fig(?:ure|ura)?)(?P<plural>s|S|\(s\)|\.s|es)?\.?)
       | (?P<scheme>(?:Scheme|SCHEME|scheme)(?P<schemes>s|S)?)
+      | [Pp]anels?(?=\s\d{1,2}[A-Za-z](?![A-Za-z]))
     )
     (?:\s?(?:no\.?|n°|\#|number)(?=\s?\d))?(?P<gap>[\s~]{0,2}|-(?=\d))
     (?=\(?(?:\d|[A-Z]{1,3}[-\s]?\d|[IVX]+\b|[A-Z]\b))
@@ -42,12 +43,24 @@ LABEL = re.compile(
     r"(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}(?![\d.])|['′’″`]{1,3})?)(?![A-Za-z\d])"
     r"(?P<close>\s?[)\]])?"
 )
-PART = re.compile(r"\s?\(\s?(?P<part>[ivx]{1,4}|[a-h])(?:\s?\)|(?=\s?[,–-]))")
-APART = re.compile(rf"(?P<sign>\s?[{DASH}.,:;]?\s?)(?P<word>(?:sub-?)?(?:[Pp]anels?|[Pp]arts?)\s)?")
+PART = re.compile(
+    r"\s?\(\s?(?P<part>[ivx]{1,4}|[a-h])(?:\s?\)|(?=\s?[,–-]))"
+    r"|\s(?P<roman>i{1,3}|iv|v|vi{1,3}|ix)(?=\s?[,;)–-])"
+)
+# Panels of a panel: "1C, panels A–D".
+INNER_PANELS = re.compile(
+    rf"\s?[{DASH}]?,?\s?\(?(?:[Ss]ub-?)?(?:[Pp]anels?|[Pp]arts?)\s(?=[(\[]?[A-Za-z](?![A-Za-z]))"
+)
+FOOTNOTE = re.compile(r"[†‡§¶]+")
+SAME_LETTER = re.compile(r"\d{1,2}(?![\w.])")
+APART = re.compile(
+    rf"(?P<sign>\s?[{DASH}.,:;]?\s?)(?P<word>(?:sub-?)?(?:[Pp]anels?|PANELS?|[Pp]arts?)\s)?"
+)
 JOINT = re.compile(
     rf"""
     (?P<range>\s?[{DASH}]\s? | \s(?:to|through|thru)\s)
-    | (?P<versus>\s?,?\s(?:vs\.?|versus|compared\s(?:to|with)|relative\sto)\s)
+    | (?P<versus>\s?,?\s(?:vs\.?|versus|compared\s(?:to|with)|relative\sto|
+        (?:and\s)?with(?=\s\d{1, 2}[A-Za-z]\b))\s)
     | \s?(?P<sign>[,;&/+])\s?(?:(?:and|or|&|as\swell\sas)\s(?:also\s)?|&\s?)?
     | \s(?P<word>and/or|and|or|&|as\swell\sas|[ey](?=\s\d))\s
     | (?P<none>)(?=\s?\([A-Za-z]\))\s?
@@ -68,7 +81,7 @@ _VERBS = r"""
 _LINKS = "in of for as with by on at from we the where when while but using below above see".split()
 CONTINUES = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
 """Words that clearly continue the sentence after a reference and are not a count or a name."""
-CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$)")
+CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$|\[\d)")
 LIST_GOES_ON = re.compile(rf"\s?[,;&/{DASH}]|\s(?:and|or|to|vs|versus|through)\b|\s[ey]\s\d|\s\(")
 # After a letter that is not a panel: a statistic, a cell, the initial of a species.
 PROSE = re.compile(
@@ -76,14 +89,19 @@ PROSE = re.compile(
     r"|\s(?:cells?|lymph\w*|phases?|values?|bars?|scores?|tests?|axis|virus|statistics?)\b",
 )
 UNIT = re.compile(
-    r"\s?(?:%|°|‰|×|mm|cm|nm|µm|μm|mg|µg|ml|mL|kDa|kb|bp|fold|min|h|hours?|days?|weeks?|months?|"
-    r"years?|mice|patients|cells|samples|animals|times|out|different|rats|subjects|genes|proteins)"
-    rf"(?![A-Za-z])|[{DASH}][A-Za-z]{{2}}|\.\d|,\d{{3}}"
+    rf"(?:\s?[{DASH}]\s?\d+)?\s?(?:%|°|‰|×|mm|cm|nm|µm|μm|mg|µg|ml|mL|kDa|kb|bp|fold|min|h|hours?|days?|weeks?|months?|"
+    r"years?|s|ms|sec|mice|patients|cells|samples|animals|times|out|different|rats|subjects|genes|proteins)"
+    rf"(?![^\W\d_])|[{DASH}][A-Za-z]{{2}}|\.\d|,\d{{3}}"
 )
 # "2A, 3D structure": resembles a number and its panel.
 NO_PANEL_WORD = re.compile(
     r"\s(?:structures?|models?|images?|gels?|cultures?|reconstructions?|views?|rRNA|mice|plots?|"
     r"print\w+|visuali\w+|culture|space|NMR|PAGE|domain|cells)\b"
+)
+# "Fig. 1A for mice and 1B for rats": not "2D structure", nor "24h" and "5g" outside of brackets.
+NUMBER_AGAIN = re.compile(
+    r"(?<![\w.,–—-])(?![23]D(?!\w|\)))(?P<digits>\d{1,2})"
+    r"(?:(?<=\(\d)|(?<=\(\d\d)|(?=[A-Zabcefi-kopqrt-wyz]))(?=[A-Za-z](?!\w))"
 )
 NOT_FIGURES = re.compile(
     r"\s(?:[A-Z]\s)?(?:Tables?|Text|Files?|Data(?:set)?s?|Movies?|Videos?|Appendi\w+|Protocols?|"
@@ -94,7 +112,7 @@ PLOS = re.compile(r"(?<![\w.-])S\d{1,2}(?!\d)")
 
 _PLACE = (
     r"(?i:upper(?:most)?|lower(?:most)?|top(?:most)?|bottom|left(?:most)?|right(?:most)?|middle|mid|"
-    r"cent(?:er|re|ral)|insets?|inner|outer|first|second|third|fourth)"
+    r"cent(?:er|re|ral)|insets?|inner|outer|first|second|third|fourth|fifth|sixth|last)"
 )
 _NOUN = (
     r"(?:panels?|rows?|columns?|insets?|images?|graphs?|plots?|parts?|traces?|charts?|pictures?|"
@@ -102,25 +120,29 @@ _NOUN = (
 )
 _PLACES = rf"{_PLACE}(?:[\s-]{_PLACE}){{0,2}}"
 PLACES_AFTER = re.compile(
-    rf"(?P<gap>\s?,\s?|\s?\(|\s|\s?[–-]\s?|\s?:\s)(?:the\s)?(?P<places>{_PLACES}"
+    rf"(?P<gap>\s?[,;]\s?|\s?[(\[]|\s|\s?[–-]\s?|\s?:\s)(?:see\s)?(?:the\s)?"
+    rf"(?:panels?\s(?:on|at|in)\sthe\s)?(?P<places>{_PLACES}"
     rf"(?:(?:\s?,\s?(?:and\s)?|\s(?:and|or|to|vs\.?)\s|\s?/\s?|\s?&\s?){_PLACES}){{0,3}})"
-    rf"(?:[\s-](?P<noun>{_NOUN}))?(?![\w-])(?P<close>\))?"
+    rf"(?:-hand(?=\s{_NOUN}))?(?:\s(?:two|three|four)(?=\s{_NOUN}))?"
+    rf"(?:[\s-](?P<noun>{_NOUN}))?(?![\w-])(?P<close>[)\]])?"
 )
 PLACE_JOINT = re.compile(r"(\s?,\s?(?:and\s)?|\s(?:and|or|to|vs\.?)\s|\s?/\s?|\s?&\s?)")
 PLACES_BEFORE = re.compile(
     rf"(?<!\w)(?P<places>{_PLACES}(?:(?:\s(?:and|or)\s|\s?/\s?|,\s?){_PLACES}){{0,2}})"
     rf"(?:[\s-]hand)?(?:\s(?P<noun>{_NOUN}))(?:\s(?:shown|displayed|presented))?"
-    r"\s(?:of|in|from)\s(?:the\s)?$|(?<!\w)(?P<inset>[Ii]nsets?)\s(?:of|in|to|from)\s$"
+    r"(?:\s(?:of|in|from)\s(?:the\s)?|,\s)$|(?<!\w)(?P<inset>[Ii]nsets?)\s"
+    r"(?:(?:at|on)\s(?:the\s)?(?:top|bottom|left|right)\s)?(?:of|in|to|from)\s(?:the\s)?$"
 )
 PANELS_BEFORE = re.compile(
     r"(?<!\w)(?:[Ss]ub-?)?(?:[Pp]anels?|[Pp]arts?)\s(?P<labels>[(\[]?[A-Za-z](?![A-Za-z])[)\]]?"
     rf"(?:\s?(?:[{DASH},&/]|and|or|to)\s?(?:and\s)?[(\[]?[A-Za-z](?![A-Za-z])[)\]]?){{0,7}})"
-    r"(?:\s(?:of|in|from)\s(?:the\s)?)$"
+    r"(?:\s(?:of|in|from|to|on)\s(?:the\s)?|(?<![)\]]),\s)$"
 )
 PANEL_WORD = re.compile(r"(?<![\w-])(?:[Ss]ub-?)?[Pp]anels?\s(?=[(\[]?[A-Za-z](?![A-Za-z]))")
 POINTED_AT = re.compile(
     r"\s?,\s?(?:[A-Za-z-]+\s){0,3}(?:arrow(?:head)?s?|asterisks?|stars?|bars?|lines?|curves?|"
-    r"circles?|dots?|box(?:es)?|traces?|squares?|triangles?|symbols?|diamonds?)(?=\s?[),;.\]])"
+    r"circles?|dots?|box(?:es)?|traces?|squares?|triangles?|symbols?|diamonds?|red|green|blue|black|"
+    r"white|yellow|gr[ae]y|orange|magenta|cyan|purple)(?=\s?[),;.\]])"
 )
 
 SUPPLEMENT_BEFORE = re.compile(
