@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from biovl.articles.subcaptions.markers import MOST, markers
-from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
+from biovl.articles.subcaptions.splitting import LONGEST, SplitCaption, split_caption
 from biovl.core.records import Span
 
 _PIECES = [
@@ -91,9 +91,14 @@ def test_fifty_panels_in_pairs() -> None:
     ],
 )
 def test_a_table_pasted_as_a_caption_stays_whole(unit: str) -> None:
-    """A hundred thousand characters: anything but linear time would not end."""
-    caption = unit * (100_000 // len(unit))
+    """Anything but linear time would not end."""
+    caption = unit * (LONGEST // len(unit))
     assert covers(split_caption(caption), caption)
+
+
+def test_a_text_of_megabytes_stays_whole() -> None:
+    text = "(A) x, " * 1_000_000
+    assert split_caption(text) == SplitCaption(text.strip(), (), "", None, 0.0)
 
 
 def test_work_is_bounded_by_the_number_of_markers() -> None:

@@ -15,6 +15,9 @@ from biovl.articles.subcaptions.nested import clockwise, with_children
 from biovl.articles.subcaptions.systems import System, choose
 from biovl.core.records import Span
 
+LONGEST = 50_000
+"""Maximum length of a caption in characters, eight times the longest one known."""
+
 _SEPARATORS = " \t\n\r\xa0,;:–—|="
 _WORDS_BEFORE = ("and", "or", "&")
 _WORDS_BEHIND = (*_WORDS_BEFORE, "while", "whereas", "but")
@@ -73,6 +76,8 @@ def split_caption(
         cited: Labels in sentences of the article that cite the figure; a hint.
         seen: Labels read in the image; a hint.
     """
+    if len(caption) > LONGEST:
+        return SplitCaption(caption.strip(), (), "", None, 0.0)
     candidates = markers(caption, bold, italic)
     system = choose(caption, candidates, cited, seen)
     if system is None:
