@@ -82,8 +82,8 @@ def expand(text: str, kind: str) -> tuple[LabelValue, ...]:
         if label is None:
             return ()
         joint = match["joint"]
-        # "H&E" and "A/C" are words; "A&B" is a list.
-        if found and joint in ("&", "/", "+") and label.index != found[-1].index + 1:
+        # "A/C" is a word; "A/B" is a list.
+        if found and joint in ("/", "+") and label.index != found[-1].index + 1:
             return ()
         if found and joint and _RANGE_JOINT.search(joint):
             between = _between(found[-1], label)

@@ -191,7 +191,7 @@ def _bracketed(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[
         tail = match["tail"]
         if caption[match.end() : match.end() + 1].isdigit():
             continue
-        if tail and re.search(rf"[;,]\s?{LABEL}\s?[,:=]\s", tail):
+        if tail and re.search(rf"[;,]\s?{LABEL}\s?[,:=]\s[^\W\d_]", tail):
             continue
         before = caption[max(0, match.start() - 3) : match.start()]
         # "f(z)", "As(V)", "poly(A)": a symbol with its argument; a word may be glued to its label.

@@ -142,7 +142,7 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
         return True
     starts = sum(marker.starts for marker in chain) / len(chain)
     length = (chain[-1].start - chain[0].start) / max(len(chain) - 1, 1)
-    if chain[0].kind != "digit" and starts == 1.0 and len(chain) > 1:
+    if chain[0].kind != "digit" and all(marker.starts for marker in chain[:2]) and len(chain) > 1:
         return all(m.family in ("bracket", "half") for m in chain)
     is_marked = all(m.bold or m.family in ("bracket", "half", "panel") for m in chain)
     return starts == 1.0 and length > 40 and is_marked
