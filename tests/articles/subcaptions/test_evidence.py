@@ -76,7 +76,7 @@ def test_roman_numerals_that_start_sentences_are_labels_beside_groups() -> None:
         ),
         (
             "The left-hand panel shows cases. The right-hand panel shows suburbs.",
-            ["", "left panel: shows cases.", "right panel: shows suburbs.", ""],
+            ["", "left: shows cases.", "right: shows suburbs.", ""],
         ),
         (
             "Particles. Left: round; middle and right: flat.",

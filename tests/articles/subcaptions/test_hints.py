@@ -99,4 +99,4 @@ def test_letters_with_a_point_behind_a_title_without_one_are_labels_where_they_a
     split = split_caption(caption, cited=["a", "b"])
     assert split.preamble == "Localization in mutant cells"
     assert [part.text[:8] for part in split.parts] == ["Immunost", "Blots of"]
-    assert split_caption(caption).labels() == ("left panel", "right panel")
+    assert split_caption(caption).labels() == ("left", "right")

@@ -219,7 +219,7 @@ _STOPS: dict[str, Family] = {
 }
 _VERB = re.compile(
     r"\s(?:and\s)?(?:indicates?|represents?|shows?|denotes?|depicts?|corresponds?|illustrates?|"
-    r"displays?|presents?|demonstrates?)\b"
+    r"displays?|presents?|demonstrates?|includes?|contains?|gives?|compares?|is|are)\b"
 )
 
 
@@ -314,5 +314,5 @@ def _sides(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Mark
 
 
 def _side(text: str) -> str:
-    """Return a position in lower case: ``Left-hand panel`` gives ``left panel``."""
-    return re.sub(r"[\s-]+", " ", text.lower()).replace(" hand", "")
+    """Return a position in lower case: ``Left-hand panels`` gives ``left``, ``Top row`` itself."""
+    return re.sub(r"[\s-]+(?:hand|panels?|side)?\b", " ", text.lower()).strip()
