@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--gold", type=Path, nargs="*", default=[], help="folders of cases")
     parser.add_argument("--figures", type=int, default=20, help="drawn for each stratum")
     parser.add_argument("--strata", nargs="+", default=list(STRATA), choices=STRATA)
+    parser.add_argument("--sets", nargs="+", help="cases, zou or names of folders; all of them")
     parser.add_argument("--by", default="fold", choices=("fold", "publisher"))
     parser.add_argument("--detector", default="", help="of train_detector; none: no detector")
     parser.add_argument("--exsclaim", type=Path, help="checkout of MaterialEyes/exsclaim")
@@ -120,7 +121,8 @@ def _figures(
 ) -> Iterator[str]:
     real: list[Iterable[Case]] = [cases.read_shared(options.shared)] if options.shared else []
     real += [cases.read(folder, articles) for folder in _folders(options)]
-    found = [of for one in real for case in one for of in _of_case(case, named, failed, options.by)]
+    every = (case for one in real for case in one if _is_wanted(case, options))
+    found = [of for case in every for of in _of_case(case, named, failed, options.by)]
     if found:
         yield "Figures\n\n" + _panels(found, options.resamples)
         yield _labels(found, options.resamples)
@@ -142,6 +144,12 @@ def _groups(case: Case | cases.CaptionCase | cases.CitanceCase, by: str, method:
         return [case.set, "all drawn"]
     part = f"fold {cases.fold_of(case.article)}" if by == "fold" else case.publisher or "unknown"
     return [case.set, f"{case.set}, {part}"] if method == "biovl" else [case.set]
+
+
+def _is_wanted(
+    case: Case | cases.CaptionCase | cases.CitanceCase, options: argparse.Namespace
+) -> bool:
+    return not options.sets or case.set in options.sets
 
 
 def _of_case(
@@ -210,7 +218,7 @@ def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
         if options.exsclaim:
             named["EXSCLAIM"] = methods.exsclaim(options.exsclaim)
     found = []
-    for case in every:
+    for case in (case for case in every if _is_wanted(case, options)):
         for name, method in named.items():
             start = time.process_time()
             texts, own = method(case)
@@ -229,7 +237,7 @@ def _citances(options: argparse.Namespace, articles: cases.Articles) -> str:
     if not options.ours_only:
         named["plain pattern"] = methods.plain_pattern
     found = []
-    for case in every:
+    for case in (case for case in every if _is_wanted(case, options)):
         for name, method in named.items():
             values = scores.counts_of(method(case.sentence), case.cited)
             one = scores.plain(case.article, values)
