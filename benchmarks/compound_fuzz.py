@@ -153,8 +153,17 @@ def article_of_markup(content: str) -> bytes:
         f"<inline-graphic/><m:mi>x</m:mi><fig><caption><p>{word}</p></caption></fig>"
         for word in _escaped(content).split()
     )
+    words = _escaped(content).split()
+    entities = "".join(f"{word}&alpha;" for word in words)
+    floats = "".join(f"{word}<table-wrap/>" for word in words)
+    sections = "<p>x<fig/></p>" * len(words)
+    marks = "<bold/>" * len(words)
+    label = (
+        f"<fig><caption><p>Figure 1{marks} x</p></caption><label>Fig {content[:9]}</label></fig>"
+    )
     head = f"<!DOCTYPE article SYSTEM 'x.dtd'><article {m}>"
-    return f"{head}<body><p>{each}</p></body></article>".encode()
+    body = f"<p>{each}</p><p>{entities}</p><p>{floats}</p><sec>{sections}</sec>{label}"
+    return f"{head}<body>{body}</body></article>".encode()
 
 
 def read_rows(content: str) -> None:

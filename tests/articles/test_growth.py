@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.compound_fuzz import ENTRIES, UNITS, paragraph, repeated
+from biovl.articles import citations
 from biovl.articles.citances.extraction import citances, references, statements
 from biovl.articles.citances.grammar import MOST
 from biovl.articles.jats import read_article
@@ -107,3 +108,25 @@ def test_numbers_of_any_length_are_read() -> None:
         "</article>"
     )
     assert read_article(xml.encode()).defect is None
+
+
+def test_paragraphs_are_stored_with_figures_up_to_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = "".join(f'<fig id="f{number}"/>' for number in range(9))
+    links = "".join(f'<xref rid="f{number}">x</xref>' for number in range(9))
+    xml = f"<article><body><p>{links}</p><p>{links}</p>{figures}</body></article>".encode()
+    monkeypatch.setattr(citations, "MOST_TEXT", 100)
+    content = read_article(xml).content
+    assert content is not None
+    assert [len(figure.mentions) for figure in content.figures] == [1] * 9
+
+
+def test_a_reference_to_a_group_cites_some_of_thousands() -> None:
+    figures = '<fig id="f"/>' * 2_000
+    xml = (
+        '<article><body><p><xref rid="g">Figs</xref></p>'
+        f'<fig-group id="g"><caption><p>Cells</p></caption>{figures}</fig-group></body></article>'
+    )
+    content = read_article(xml.encode()).content
+    assert content is not None
+    assert sum(bool(figure.mentions) for figure in content.figures) == citations._MAX_GROUP
+    assert {figure.caption for figure in content.figures} == {"Cells"}

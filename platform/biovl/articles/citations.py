@@ -35,6 +35,12 @@ _CONTAINERS = {
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
 _RANGE_IN_TEXT = re.compile(r"(?<!\d)(\d{1,6})\s?[-–—‒‐]\s?(\d{1,6})(?!\d)")
 _MAX_RANGE = 20
+_MAX_GROUP = 100
+"""Maximum number of figures of a group that a reference to the group cites."""
+
+MOST_TEXT = 100_000_000
+"""Maximum characters of paragraphs, and of a group's caption, in the figures of one article: each
+figure has a copy, and thousands of figures in one paragraph would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ def figure_places(article: etree._Element) -> list[FigureContext]:
     keys: dict[etree._Element, str] = {}
     taken: set[str] = set()
     places = []
+    titles: dict[etree._Element, etree._Element | None] = {}
     for number, figure in enumerate(article.iter("fig"), start=1):
         parents = {
             element.tag: element
@@ -70,7 +77,10 @@ def figure_places(article: etree._Element) -> list[FigureContext]:
         taken.add(key)
         keys[figure] = key
         parent = parents.get("fig")
-        titles = [section.find("title") for section in figure.iterancestors("sec")]
+        sections = list(figure.iterancestors("sec"))
+        for section in sections:
+            if section not in titles:
+                titles[section] = section.find("title")
         places.append(
             FigureContext(
                 figure=figure,
@@ -78,7 +88,11 @@ def figure_places(article: etree._Element) -> list[FigureContext]:
                 parent_key=keys[parent] if parent is not None else None,
                 group=parents.get("fig-group"),
                 scope=next(figure.iterancestors(*_SCOPES), None),
-                section_titles=[title for title in reversed(titles) if title is not None],
+                section_titles=[
+                    title
+                    for section in reversed(sections)
+                    if (title := titles[section]) is not None
+                ],
                 abstract=parents.get("abstract"),
             )
         )
@@ -101,6 +115,7 @@ def cited_figures(article: etree._Element, places: list[FigureContext]) -> list[
             text.mark_all(paragraph.iter("sup"), text.SUP)
     numbering = _Numbering(places)
     text.mark_all(cited, text.REF)
+    stored = 0
     for paragraph, own in paragraphs.items():
         content, spans = text.without_marks(text.with_marks(paragraph))
         # A nested paragraph is separate, but its references are marked in this text, too.
@@ -114,6 +129,9 @@ def cited_figures(article: etree._Element, places: list[FigureContext]) -> list[
             by_figure[index].append(reference)
         around = next(paragraph.iterancestors(*_CONTAINERS), None)
         container = _CONTAINERS[around.tag] if around is not None else "body"
+        stored += len(content) * len(by_figure)
+        if stored > MOST_TEXT:
+            break
         for index, references in by_figure.items():
             references.sort(key=lambda reference: (reference.start, reference.end))
             found[index].append(Mention(content, references, spans[text.SUP], container))
@@ -127,9 +145,10 @@ def _references_to(
     targets: dict[tuple[etree._Element | None, str], list[int]] = defaultdict(list)
     for index, place in enumerate(places):
         group_id = place.group.get("id") if place.group is not None else None
-        for name in (place.figure.get("id"), group_id):
-            if name:
-                targets[place.scope, name].append(index)
+        if name := place.figure.get("id"):
+            targets[place.scope, name].append(index)
+        if group_id and len(targets[place.scope, group_id]) < _MAX_GROUP:
+            targets[place.scope, group_id].append(index)
     known = {name for _, name in targets}
     has_scopes = next(article.iter(*_SCOPES), None) is not None
     cited: dict[etree._Element, list[int]] = {}

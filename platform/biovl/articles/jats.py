@@ -8,12 +8,13 @@ part of a paragraph's text and no figure gets the graphic of a nested figure.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from lxml import etree
 
 from biovl.articles import licenses, text
-from biovl.articles.citations import FigureContext, cited_figures, figure_places
+from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
@@ -38,7 +39,8 @@ _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _FLOATS = ("fig", "fig-group", "table-wrap", "table-wrap-group")
 _LABEL_IN_CAPTION = re.compile(r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE)
 # "<bold>Figure 1</bold>Cells" and "Figure 1.Cells" are a label and a text; "Fig. 1A" is a label.
-_MARKS = f"[{text.BOLD}{text.BOLD_END}{text.SUP}{text.SUP_END}]*"
+# Possessive: with several ways to match marks, thousands of them would take quadratic time.
+_MARKS = f"[{text.BOLD}{text.BOLD_END}{text.SUP}{text.SUP_END}]*+"
 _GLUED_LABEL = re.compile(
     rf"^({_MARKS}(?i:(?:(?:supplement(?:ary|al)|extended data|additional)\s)?"
     r"(?:fig(?:ure|ura)?|scheme|plate|chart|graph|video|movie|table))\b\.?\s?[SEA]?\d+(?:[-–]\d+)?"
@@ -120,9 +122,10 @@ def _articles(root: etree._Element) -> list[etree._Element]:
 
 def _content(article: etree._Element) -> ArticleContent:
     pmids: dict[str, None] = {}
-    for references in list(article.iter("ref-list")):
+    reference_lists = list(article.iter("ref-list"))
+    for references in reference_lists:
         pmids |= dict.fromkeys(pmid.strip() for pmid in _PMIDS(references))
-        text.detach(references)
+    text.detach(reference_lists)
     places = figure_places(article)
     _move_floats(article)
     text.prepare(article)
@@ -136,8 +139,10 @@ def _content(article: etree._Element) -> ArticleContent:
             text.mark_all(caption.iter("sup"), text.SUP)
     mentions = cited_figures(article, places)
     language = article.get(_XML_LANG)
+    shared = _group_captions(places)
     figures = [
-        _figure(place, found, language) for place, found in zip(places, mentions, strict=True)
+        _figure(place, found, language, shared)
+        for place, found in zip(places, mentions, strict=True)
     ]
     return ArticleContent(
         **front,
@@ -150,21 +155,40 @@ def _content(article: etree._Element) -> ArticleContent:
 
 def _move_floats(article: etree._Element) -> None:
     """Move floats after the outermost paragraph or figure that contains them, in document order."""
-    for element in reversed(list(article.iter(*_FLOATS))):
-        hosts = list(element.iterancestors("p", "fig", "fig-group"))
+    hosts: dict[etree._Element, etree._Element] = {}
+    for element in article.iter(*_FLOATS):
+        around = list(element.iterancestors("p", "fig", "fig-group"))
         # A member stays in its group; the group itself is moved.
-        if not hosts or hosts[0].tag == "fig-group":
-            continue
-        host = hosts[-1]
-        element.tail = " " + (element.tail or "")
-        text.detach(element)
-        around = host.getparent()
-        around.insert(around.index(host) + 1, element)
+        if around and around[0].tag != "fig-group":
+            hosts[element] = around[-1]
+    text.detach(hosts, lambda _: " ")
+    for element, host in reversed(hosts.items()):
+        # lxml inserts before the text after the host.
+        tail, host.tail = host.tail, None
+        host.addnext(element)
+        host.tail = tail
 
 
-def _figure(place: FigureContext, mentions: list[Mention], language: str | None) -> FigureContent:
+def _group_captions(places: list[FigureContext]) -> dict[etree._Element, list[str]]:
+    """Return the captions of groups; none where its copies for all members are too long."""
+    members = Counter(place.group for place in places if place.group is not None)
+    captions = {
+        group: [text.with_marks(part) for part in group.findall("caption")] for group in members
+    }
+    return {
+        group: parts if sum(map(len, parts)) * members[group] <= MOST_TEXT else []
+        for group, parts in captions.items()
+    }
+
+
+def _figure(
+    place: FigureContext,
+    mentions: list[Mention],
+    language: str | None,
+    shared: dict[etree._Element, list[str]],
+) -> FigureContent:
     figure = place.figure
-    marked = "\n".join(filter(None, _captions(place, language)))
+    marked = "\n".join(filter(None, _captions(place, language, shared)))
     caption, spans = text.without_marks(_GLUED_LABEL.sub(r"\1 ", marked))
     label = plain(figure.find("label")).rstrip(" .:")
     if not label:
@@ -202,7 +226,9 @@ def _figure(place: FigureContext, mentions: list[Mention], language: str | None)
     )
 
 
-def _captions(place: FigureContext, language: str | None) -> list[str]:
+def _captions(
+    place: FigureContext, language: str | None, shared: dict[etree._Element, list[str]]
+) -> list[str]:
     """Return the texts of a caption in reading order, including marks.
 
     The caption of a group applies to all its members. Paragraphs next to a caption are the end of
@@ -210,7 +236,7 @@ def _captions(place: FigureContext, language: str | None) -> list[str]:
     """
     parts: list[str] = []
     if place.group is not None:
-        parts += [text.with_marks(part) for part in place.group.findall("caption")]
+        parts += shared[place.group]
     own = place.figure.findall("caption")
     if len(own) > 1:
         same = [part for part in own if part.get(_XML_LANG) in (None, language)]

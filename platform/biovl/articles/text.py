@@ -8,7 +8,8 @@ the captions and paragraphs whose offsets are needed.
 
 import html.entities
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from lxml import etree
 
@@ -52,11 +53,13 @@ _PREPARED = (
     "inline-graphic",
     "tex-math",
 )
+_MATH = _M + "math"
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
 def prepare(root: etree._Element) -> None:
     """Mark the blocks of a tree and reduce each formula to one representation, in place."""
+    has_math = cache(_has_math)
     for element in root.iter(*_PREPARED):
         tag = element.tag
         if tag in _ENDS_BLOCK:
@@ -72,9 +75,10 @@ def prepare(root: etree._Element) -> None:
         elif tag in _FORMULA:
             _read_formula(element, tag.removeprefix(_M))
         elif tag == "tex-math":
-            _read_tex(element)
+            _read_tex(element, has_math)
         elif tag == "inline-graphic":
-            if not _has_math(element.getparent()) and not len(element):
+            around = element.getparent()
+            if not (len(element) or has_math(around, _MATH) or has_math(around, "tex-math")):
                 element.text = OBJECT
         else:
             element.clear(keep_tail=True)
@@ -100,25 +104,34 @@ def resolve_entities(root: etree._Element) -> str | None:
     Returns:
         The first reference without a known character, or None.
     """
-    for entity in list(root.iter(etree.Entity)):
-        character = html.entities.html5.get(entity.name + ";")
+    entities = list(root.iter(etree.Entity))
+    characters = {entity: html.entities.html5.get(entity.name + ";") for entity in entities}
+    for entity, character in characters.items():
         if character is None:
             return str(entity.text)
-        entity.tail = character + (entity.tail or "")
-        detach(entity)
+    detach(entities, lambda entity: characters[entity] or "")
     return None
 
 
-def detach(element: etree._Element) -> None:
-    """Remove an element from its parent, keeping the text after it."""
-    parent, before, tail = element.getparent(), element.getprevious(), element.tail
-    element.tail = None
-    if tail:
+def detach(
+    elements: Iterable[etree._Element], instead: Callable[[etree._Element], str] = lambda _: ""
+) -> None:
+    """Remove elements from their parents, keeping the text after each and another in its place."""
+    chosen = dict.fromkeys(elements)
+    for first in [element for element in chosen if element.getprevious() not in chosen]:
+        # The texts of neighbours are joined once: one by one takes quadratic time.
+        parent, before = first.getparent(), first.getprevious()
+        run = [first]
+        while (following := run[-1].getnext()) in chosen:
+            run.append(following)
+        kept = "".join(instead(element) + (element.tail or "") for element in run)
+        for element in run:
+            element.tail = None
+            parent.remove(element)
         if before is not None:
-            before.tail = (before.tail or "") + tail
+            before.tail = (before.tail or "") + kept or None
         else:
-            parent.text = (parent.text or "") + tail
-    parent.remove(element)
+            parent.text = (parent.text or "") + kept or None
 
 
 def plain(element: etree._Element | None) -> str:
@@ -239,16 +252,15 @@ def _separate(element: etree._Element, text: str) -> None:
         before.tail = (before.tail or "") + text
 
 
-def _has_math(parent: etree._Element | None) -> bool:
-    return parent is not None and (
-        parent.find(_M + "math") is not None or parent.find("tex-math") is not None
-    )
+def _has_math(parent: etree._Element | None, tag: str) -> bool:
+    return parent is not None and parent.find(tag) is not None
 
 
-def _read_tex(element: etree._Element) -> None:
+def _read_tex(
+    element: etree._Element, has_math: Callable[[etree._Element | None, str], bool]
+) -> None:
     """Keep MathML if it is an alternative to TeX; else reduce TeX to its body."""
-    parent = element.getparent()
-    if parent is not None and parent.find(_M + "math") is not None:
+    if has_math(element.getparent(), _MATH):
         element.text = None
         return
     tex = element.text or ""
