@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.compound_fuzz import ENTRIES, UNITS, paragraph, repeated
 from biovl.articles import citations
+from biovl.articles.acronyms import acronyms_of
 from biovl.articles.citances.extraction import citances, references, statements
 from biovl.articles.citances.grammar import MOST
 from biovl.articles.jats import read_article
@@ -130,3 +131,12 @@ def test_a_reference_to_a_group_cites_some_of_thousands() -> None:
     assert content is not None
     assert sum(bool(figure.mentions) for figure in content.figures) == citations._MAX_GROUP
     assert {figure.caption for figure in content.figures} == {"Cells"}
+
+
+@pytest.mark.parametrize(
+    "text", ["(" + " " * 5_000, "MRI" + " " * 20_000 + "x", "ABC, " + "x-" * 9_000]
+)
+def test_acronyms_are_found_next_to_anything(text: str) -> None:
+    # Each took from seconds to minutes.
+    found = acronyms_of([f"{text}\nMagnetic resonance imaging (MRI)"])
+    assert [one.short for one in found] == ["MRI"]

@@ -8,7 +8,7 @@ wrong one.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -29,7 +29,7 @@ _NUMBERS = {"1": ("one", "first"), "2": ("two", "second", "di"), "3": ("three", 
 }
 _LETTER = "A-Za-zΑ-Ωα-ω"
 _TOKEN = rf"(?<![{_LETTER}\d])[{_LETTER}\d][{_LETTER}\d+/.&'’*-]{{0,13}}[{_LETTER}\d+*]"
-_BRACKET = re.compile(rf"[(\[]\s*([^()\[\]\n]{{2,{LONGEST}}}?)\s*[)\]]")
+_BRACKET = re.compile(rf"[(\[]\s?([^()\[\]\n]{{2,{LONGEST}}}?)\s?[)\]]")
 _INTRODUCED = re.compile(
     r"^(?:(?:hereafter|hereinafter|henceforth|abbreviated(?: as| to)?|termed|called|also|or|as|"
     r"referred to as|known as|i\.e\.,?|the|named)\s+)+"
@@ -62,7 +62,7 @@ _LIST_END = re.compile(r"[;\n(\[)\]]|[.,](?=\s|$)")
 _HEADING = re.compile(
     r"^\s*(?:list of |key to )?(?:abbreviations?|acronyms?|glossary)\b.{0,40}", re.I
 )
-_LINE = re.compile(rf"\s*({_TOKEN})\s*[\s,:=–—-]\s*(\S.{{2,{LONGEST}}}?)\s*[.;]?\s*")
+_LINE = re.compile(rf"({_TOKEN})(?:\s|\s?[,:=–—-]\s?)(\S.{{2,{LONGEST}}}?)\s?[.;]?")
 _LISTED = 3
 """Weight of a definition in a list of abbreviations, in number of brackets."""
 _FUNCTION_WORDS = frozenset(
@@ -93,11 +93,12 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
         texts: Abstract, body and captions; lines are paragraphs.
         listed: The article's list of abbreviations, ``MRI: magnetic resonance imaging`` per line.
     """
-    texts = list(texts)
+    # Patterns that meet runs of spaces would take quadratic time.
+    texts = [_folded(text) for text in texts]
     found: dict[str, Counter[str]] = {}
     readings: dict[str, Counter[str]] = {}
     defined = (definition for text in texts for definition in _definitions(text))
-    for short, long, weight in (*defined, *_as_listed(listed)):
+    for short, long, weight in (*defined, *_as_listed(_folded(listed))):
         # A superscript number of a cited work: "Model Intercomparison Project19".
         cited = _CITED.search(long)
         long = long[: cited.start()] if cited and cited[0] not in short else long
@@ -105,12 +106,13 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
         found.setdefault(short, Counter())[key] += weight
         readings.setdefault(f"{short} {key}", Counter())[long] += weight
     acronyms = []
+    words = _words(texts)
     for short, counts in sorted(found.items()):
         (key, most), *others = counts.most_common(2)
         if not others or others[0][1] < most:
             # Of equally frequent spellings, the first one.
             long = readings[f"{short} {key}"].most_common(1)[0][0]
-            acronyms.append(Acronym(short, _as_within(long, texts)))
+            acronyms.append(Acronym(short, _as_within(long, words)))
     return acronyms
 
 
@@ -357,11 +359,26 @@ def _stems(text: str) -> str:
     return " ".join(piece[0].lower()[:5].rstrip("s") for piece in _PIECE.finditer(text))
 
 
-def _as_within(long: str, texts: Iterable[str]) -> str:
+def _as_within(long: str, words: Collection[str]) -> str:
     """Return a long form in its spelling within a sentence, if it occurs in one."""
     # A name of several words, "Gene Ontology", is unchanged.
     if not long[:2].istitle() or not long[1].isalpha() or re.search(r"[A-Z][a-z]", long[1:]):
         return long
     within = long[0].lower() + long[1:]
-    first = re.compile(rf"\b{re.escape(within.split()[0])}\b")
-    return within if any(first.search(text) for text in texts) else long
+    return within if within.split()[0].rstrip("-") in words else long
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """Return words of texts in lower case, and up to three that are joined: ``beta-amyloid``."""
+    words: set[str] = set()
+    for chunk in {chunk for text in texts for chunk in text.split()}:
+        spans = [piece.span() for piece in re.finditer(r"\w+", chunk)]
+        for at, (start, _) in enumerate(spans):
+            if chunk[start].islower():
+                words |= {chunk[start:end] for _, end in spans[at : at + 3]}
+    return words
+
+
+def _folded(text: str) -> str:
+    """Return a text with single spaces."""
+    return "\n".join(" ".join(line.split()) for line in text.split("\n"))
