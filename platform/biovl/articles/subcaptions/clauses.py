@@ -1,5 +1,6 @@
 """Assignment of text to panel labels before it, after it, or only mentioned in it."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from biovl.articles.subcaptions.words import (
     REFERRING,
     REFERRING_ON,
     SEPARATORS,
+    SHARED,
     SUBJECT,
     VERB,
 )
@@ -191,6 +193,7 @@ class _Reader:
     def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
         """Assign the text after each label to it."""
         names, first = _names(own), own[0].start
+        shares = len(own) > 1 and self.caption[span.start : first].rstrip()[-1:].isalnum()
         if len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
@@ -204,11 +207,26 @@ class _Reader:
                 start = self._clause_before(own[at - 1].end, marker.start)
                 last = self.found.pop()
                 self._add(last.start, start, last.labels, last.cuts)
-            self._add(start, end, marker.names(), (marker,))
+            stop = self._end_of_last(own, end) if shares and at + 1 == len(own) else end
+            self._add(start, stop, marker.names(), (marker,))
+            self._add(stop, end, names)
             self.defined |= set(marker.names())
         # "(A) Maize; (B) oat. …": text after a list in one sentence applies to all its items.
         is_list = len(own) > 1 and names == self.every
         self.current, self.was_post = names if is_list else own[-1].names(), is_list
+
+    def _end_of_last(self, own: Sequence[Marker], end: int) -> int:
+        """Return where the last item of a list ends, and what holds for all begins.
+
+        "Growth of (A) oat and (B) rye in spring.": no other item has a preposition.
+        """
+        items = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+        if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
+            return end
+        shared = SHARED.search(self.caption, own[-1].end + 3, end)
+        last = self.caption[own[-1].end : shared.start()] if shared else ""
+        is_alike = last.count(" ") <= max(item.count(" ") for item in items) + 1
+        return shared.start() if shared and is_alike and ";" not in last else end
 
     def _is_next(self, span: Span, marker: Marker) -> bool:
         """Return whether a marker starts a sentence whose preceding full stop is missing."""

@@ -43,4 +43,8 @@ PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
 )
+# Begins what is said of all items of a list, behind the last one.
+SHARED = re.compile(
+    r"\b(?:of|in(?!\ssitu|\svi)|for|at|from|with|under|during|after|before|between|by|using)\s"
+)
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
