@@ -167,10 +167,11 @@ class _Reader:
         own = members[:later]
         if self._vote(Span(heading.end, own[-1].end + 60), own) > 0:
             self._add(inside.start, members[0].start, heading.names(), cuts)
-            for marker, end in zip(
-                members, [*(m.start for m in members[1:]), span.end], strict=True
-            ):
+            stop = self._end_of_last(members, span.end)
+            ends = [*(marker.start for marker in members[1:]), stop]
+            for marker, end in zip(members, ends, strict=True):
                 self._add(marker.start, end, marker.names(), (marker,))
+            self._add(stop, span.end, heading.names())
         elif later is None:
             self._behind(inside, own, cuts)
         else:
@@ -221,6 +222,8 @@ class _Reader:
         "Growth of (A) oat and (B) rye in spring.": no other item has a preposition.
         """
         items = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+        if VERB.match(self.caption, own[-1].end, end):
+            return end
         if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
             return end
         shared = SHARED.search(self.caption, own[-1].end + 3, end)
