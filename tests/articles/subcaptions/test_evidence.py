@@ -24,6 +24,9 @@ from tests.articles.subcaptions.cases import read
         ("Boat recordings (A – Lowe Boat, B – Polar Kraft).", "AB"),
         ("Photograph of the patient (a: front, b: back).", "ab"),
         ("Fig 1a: Axial CT. Fig 1b: Coronal CT.", "ab"),
+        ("(1) Control cells. (2) Cells with the drug. (3) Washout.", "123"),
+        ("The ten blocks (A2, B1, B2 and C1) of the area below.", ""),
+        ("Voxels in the first (A&C) and second condition (B&D).", "ACBD"),
         ("Panel 1: control. Panel 2: drug. Panel 3: washout.", "123"),
     ],
 )
@@ -77,6 +80,14 @@ def test_roman_numerals_that_start_sentences_are_labels_beside_groups() -> None:
         (
             "The left-hand panel shows cases. The right-hand panel shows suburbs.",
             ["", "left: shows cases.", "right: shows suburbs.", ""],
+        ),
+        (
+            "Growth of (A) oat, (B) rye and (C) maize in spring. Bars are means.",
+            ["Growth of", "A: oat", "B: rye", "C: maize", "in spring. Bars are means."],
+        ),
+        (
+            "From left to right: CT, MRI and PET. Bars, 1 cm.",
+            ["", "left: CT", "middle: MRI", "right: PET.", "Bars, 1 cm."],
         ),
         (
             "Particles. Left: round; middle and right: flat.",

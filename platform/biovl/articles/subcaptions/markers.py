@@ -36,7 +36,7 @@ _SIDE = (
 )
 
 _BRACKET = re.compile(
-    rf"[(\[（](?P<noun>\s?{_NOUN}\s)?\s?(?P<list>{LIST})\s?"
+    rf"[(\[（](?P<noun>\s?{_NOUN}\s)?\s?(?P<list>{LIST})\.?\s?"
     r"(?:[)\]）]|(?P<tail>[,;:.]\s?[^()\[\]（）]{1,80})[)\]）])"
 )
 _HALF = re.compile(rf"(?<![\w(\[（{DASH}])(?P<list>{LIST})\s?[)）]")

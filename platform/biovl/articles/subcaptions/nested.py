@@ -1,4 +1,4 @@
-"""Labels of panels inside a panel, ``(A) … (a) … (b)``, and panels listed only by order."""
+"""Labels of panels inside a panel, ``(A) … (a) … (b)``, and panels listed by order alone."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from biovl.articles.subcaptions.labels import LabelValue
 from biovl.articles.subcaptions.markers import Marker
 from biovl.core.records import Span
 
-_CLOCKWISE = re.compile(
+_ORDERED = re.compile(
+    r"\b(?:From\s(?=[lt])|(?=[LT]))(?:(?P<first>[Ll]eft|[Tt]op)\sto\s(?P<last>right|bottom)\s?[:,]\s)|"
     r"\b[Cc]lockwise,?\s(?:from|starting\s(?:from|at|in|with))\s(?:the\s)?(?P<from>top|upper)[\s-]left"
     r"(?:\s(?:corner|panel|image))?\s?[:,]\s"
 )
@@ -51,31 +52,45 @@ def with_children(found: Sequence[Segment], candidates: Sequence[Marker]) -> lis
     return segments
 
 
-def clockwise(caption: str) -> list[Marker]:
-    """Return a marker before each of four items listed ``clockwise from top left``, or none."""
-    match = _CLOCKWISE.search(caption)
+def ordered(caption: str) -> list[Marker]:
+    """Return a marker before each item of a list in the order of the panels, or none.
+
+    ``Clockwise from top left: …`` has four items, ``From left to right: …`` two or three.
+    """
+    match = _ORDERED.search(caption)
     if match is None:
         return []
     end = _SENTENCE_END.search(caption, match.end())
     stop = end.start() if end else len(caption)
     gaps = [gap for gap in _GAP.finditer(caption, match.end(), stop) if gap.lastgroup]
-    gaps = [gap for gap in gaps if gap["strong"]] or [gap for gap in gaps if gap[0].startswith(",")]
-    if len(gaps) != 3:
-        return []
-    upper = match["from"]
-    rows = (upper, upper, *["bottom" if upper == "top" else "lower"] * 2)
+    strong = [gap for gap in gaps if gap["strong"]] or [gap for gap in gaps if gap[0][0] == ","]
+    # "CT, MRI and PET": no comma before the last, which is short.
+    is_short = len(caption[gaps[-1].end() : stop].split()) <= 3 if gaps else False
+    gaps = strong + [gap for gap in gaps[-1:] if is_short and gap not in strong]
+    names = _names(match, len(gaps) + 1)
     places = [Span(match.start(), match.end()), *(Span(*gap.span()) for gap in gaps)]
     return [
         Marker(
             start=place.start,
             end=place.end,
             family="word",
-            kind="clockwise",
-            labels=(LabelValue(f"{row} {side}", "word", 0),),
+            kind="ordered",
+            labels=(LabelValue(name, "word", 0),),
             tail_start=place.end,
             opens=True,
             starts=False,
             bold=False,
         )
-        for place, row, side in zip(places, rows, _CORNERS, strict=True)
+        for place, name in zip(places, names, strict=False)
     ]
+
+
+def _names(match: re.Match[str], items: int) -> list[str]:
+    """Return the positions of the items of a list, or none if their number does not fit."""
+    if match["first"] is None:
+        upper = match["from"]
+        rows = (upper, upper, *["bottom" if upper == "top" else "lower"] * 2)
+        corners = [f"{row} {side}" for row, side in zip(rows, _CORNERS, strict=True)]
+        return corners if items == 4 else []
+    first, last = match["first"].lower(), match["last"]
+    return {2: [first, last], 3: [first, "middle", last]}.get(items, [])

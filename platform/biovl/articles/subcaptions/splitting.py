@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from biovl.articles.subcaptions.clauses import Segment, segments
 from biovl.articles.subcaptions.evidence import confidence, qualities
 from biovl.articles.subcaptions.markers import markers
-from biovl.articles.subcaptions.nested import clockwise, with_children
+from biovl.articles.subcaptions.nested import ordered, with_children
 from biovl.articles.subcaptions.systems import System, choose
 from biovl.core.records import Span
 
@@ -81,9 +81,9 @@ def split_caption(
     candidates = markers(caption, bold, italic)
     system = choose(caption, candidates, cited, seen)
     if system is None:
-        corners = tuple(clockwise(caption))
+        corners = tuple(ordered(caption))
         if corners:
-            system = System("word", "clockwise", corners, score=3.0)
+            system = System("word", "ordered", corners, score=3.0)
     if system is None:
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     found = segments(caption, system)

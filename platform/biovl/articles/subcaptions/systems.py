@@ -140,12 +140,9 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
         return True
     if all(marker.family == "panel" for marker in chain):
         return True
-    starts = sum(marker.starts for marker in chain) / len(chain)
-    length = (chain[-1].start - chain[0].start) / max(len(chain) - 1, 1)
-    if chain[0].kind != "digit" and all(marker.starts for marker in chain[:2]) and len(chain) > 1:
-        return all(m.family in ("bracket", "half") for m in chain)
-    is_marked = all(m.bold or m.family in ("bracket", "half", "panel") for m in chain)
-    return starts == 1.0 and length > 40 and is_marked
+    openings = chain if chain[0].kind == "digit" else chain[:2]
+    is_marked = all(m.bold or m.family in ("bracket", "half") for m in chain)
+    return is_marked and len(chain) > 1 and all(marker.starts for marker in openings)
 
 
 def _around(best: System, systems: Sequence[System]) -> System:
