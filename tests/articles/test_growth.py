@@ -138,5 +138,5 @@ def test_a_reference_to_a_group_cites_some_of_thousands() -> None:
 )
 def test_acronyms_are_found_next_to_anything(text: str) -> None:
     # Each took from seconds to minutes.
-    found = acronyms_of([f"{text}\nMagnetic resonance imaging (MRI)"])
+    found = acronyms_of([f"{text} end.\nMagnetic resonance imaging (MRI)"])
     assert [one.short for one in found] == ["MRI"]
