@@ -97,6 +97,11 @@ def test_everything_a_job_needs_is_on_every_machine(name: str) -> None:
     assert "cd ~/biovl && ray start --address" in commands(name)
 
 
+def test_worker_machines_watch_for_their_interruption() -> None:
+    starts = read("cluster.yaml")["worker_start_ray_commands"]
+    assert any("python -m biovl.runtime.reclaim" in line and line.endswith("&") for line in starts)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_ray_starts_with_what_serve_wants_to_be_started_with(name: str) -> None:
     said = (ROOT / "serve" / "config.yaml").read_text()

@@ -1,6 +1,6 @@
 """A run of one worker without Ray: what it saves and when, and what it asks of its callbacks."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def config(out: Path, **changes: Any) -> PretrainConfig:
     return configs.build(PretrainConfig, {**values, "save.every_steps": 100, **changes})
 
 
-def batches(built: Built, steps_done: int) -> Generator[Batch]:
+def batches(built: Built, steps_done: int, while_waiting: Callable[[], None]) -> Generator[Batch]:
     for step in range(steps_done, 12):
         rng = np.random.default_rng(step)
         captions = [np.array([49406, *rng.integers(0, 400, 3), 49407]) for _ in range(4)]
@@ -98,10 +98,28 @@ def test_a_run_without_validation_keeps_its_last_checkpoints(tmp_path: Path) -> 
 
 
 def test_a_node_about_to_go_makes_a_checkpoint_once(tmp_path: Path) -> None:
-    world = World(tmp_path, preempted_after=1)
+    world = World(tmp_path, preempted_after=6)
     world.run(config(tmp_path, **{"save.keep_last": 9}))
-    assert Checkpoints(str(tmp_path)).steps() == [4, 8, 10, 12]
-    assert sum("step 10:" in line for line in world.said) == 1
+    assert Checkpoints(str(tmp_path)).steps() == [4, 6, 8, 12]
+    assert sum("step 6:" in line for line in world.said) == 1
+
+
+def test_a_node_about_to_go_makes_a_checkpoint_while_no_batch_comes(tmp_path: Path) -> None:
+    world, saved = World(tmp_path, preempted_after=7), list[list[int]]()
+
+    def stalled(built: Built, steps_done: int, wait: Callable[[], None]) -> Generator[Batch]:
+        for number, batch in enumerate(batches(built, steps_done, wait)):
+            if number == 7:
+                wait()
+                saved.append(Checkpoints(str(tmp_path)).steps())
+            yield batch
+
+    callbacks = Callbacks(stalled, world.validate, world.said.append, world.preempted)
+    changed = config(tmp_path, **{"save.keep_last": 9})
+    plan = Plan.of(17, changed.batch, changed.epochs)
+    run(changed, plan, None, callbacks, workers=Workers(), device=torch.device("cpu"))
+    # The step whose batch had come is not done: its update waits for the next batch.
+    assert saved == [[4, 6]]
 
 
 def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path) -> None:

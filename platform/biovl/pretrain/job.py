@@ -329,7 +329,9 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     queue = arguments["queue"]
     workers = Workers.current()
 
-    def batches(built: Built, steps_done: int) -> Generator[Batch]:
+    def batches(
+        built: Built, steps_done: int, while_waiting: Callable[[], None]
+    ) -> Generator[Batch]:
         pairs = stream_job.stream(
             arguments["source"][0],
             plan,
@@ -337,6 +339,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             rank=workers.rank,
             workers=workers.count,
             data_cpus=config.workers.data_cpus,
+            while_waiting=while_waiting,
         )
         known: set[str] = set()
         with contextlib.closing(pairs):

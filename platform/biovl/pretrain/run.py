@@ -30,10 +30,6 @@ from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
 
-PREEMPTION_STEPS = 10
-"""Steps between two checks for preemption: each check synchronizes all workers."""
-
-
 ENDED = "ended"
 """Prefix of the notes that record the training error that ended a run."""
 
@@ -42,8 +38,9 @@ ENDED = "ended"
 class Callbacks:
     """Callbacks that connect a run to its environment: Ray, or a single process."""
 
-    batches: Callable[[Built, int], Generator[Batch]]
-    """Returns this worker's batches from a number of completed steps to the end of the run."""
+    batches: Callable[[Built, int, Callable[[], None]], Generator[Batch]]
+    """Returns this worker's batches from a number of completed steps to the end of the run. They
+    call the function about once a second while no batch is there."""
 
     validate: Callable[[int, int], None]
     """Starts the validation of an epoch from the checkpoint at a step. Called on worker 0."""
@@ -52,7 +49,8 @@ class Callbacks:
     """Logs a message. Called on worker 0."""
 
     preempted: Callable[[], bool] = lambda: False
-    """Returns whether a node is about to be preempted. Called on all workers at the same time."""
+    """Returns whether a node of the run is about to end. Called on worker 0 after every step, and
+    while it waits for a batch: where the node had all CPUs that load pairs, no step follows."""
 
     line_every_s: float = 10.0
 
@@ -99,7 +97,7 @@ def run(
         trainer.load(checkpoints.load(steps_done))
     if workers.rank == 0 and steps_done:
         callbacks.say(f"resumes from step {steps_done:,} of {plan.steps:,}")
-    saver = _Saver(config, plan, validated_every, checkpoints, trainer, callbacks)
+    saver = _Saver(config, plan, validated_every, checkpoints, trainer, callbacks, workers.rank)
     if workers.rank == 0:
         saver.validate_pending()
     if steps_done == plan.steps:
@@ -126,10 +124,9 @@ def run(
             saver.journal = stack.enter_context(Journal(config, steps_done))
         watchdog = Watchdog(config.trouble.stuck_minutes, "waiting for the first step")
         stack.callback(watchdog.close)
-        batches = callbacks.batches(built, steps_done)
+        batches = callbacks.batches(built, steps_done, saver.save_if_asked)
         stack.callback(batches.close)
         watch = stack.enter_context(contextlib.closing(CompileWatch()))
-        preempted = False
         for report in _note_failure(
             train(trainer, batches, config.trouble), trainer, workers, draft
         ):
@@ -140,13 +137,7 @@ def run(
             if workers.rank == 0:
                 saver.write(meter, _step_of(report, cost))
                 saver.after(report)
-            if workers.rank == 0 and callbacks.save_requested():
-                saver.save("the number of workers changes")
-                callbacks.saved()
-            if not preempted and report.steps_done % PREEMPTION_STEPS == 0:
-                preempted = callbacks.preempted()
-                if preempted and workers.rank == 0:
-                    saver.save("a node is about to be preempted")
+            saver.save_if_asked()
         if workers.rank == 0:
             saver.save_last()
 
@@ -182,11 +173,13 @@ class _Saver:
         checkpoints: Checkpoints,
         trainer: Trainer,
         callbacks: Callbacks,
+        rank: int,
     ) -> None:
         self._config, self._plan, self._validated_every = config, plan, validated_every
         self._checkpoints, self._trainer, self._callbacks = checkpoints, trainer, callbacks
         self._saved_at = time.monotonic()
         self._saved_steps = trainer.steps_done
+        self._rank, self._preempted = rank, False
         self.journal: Journal | None = None
 
     def write(self, meter: Meter, step: StepRecord) -> None:
@@ -216,9 +209,21 @@ class _Saver:
         if due or (every_minutes is not None and late >= every_minutes * 60):
             self._save()
 
-    def save(self, reason: str) -> None:
-        """Save a checkpoint now, and wait until it is written."""
-        self._save()
+    def save_if_asked(self) -> None:
+        """Save a checkpoint if a node is about to end, or the number of workers to change."""
+        if self._rank != 0:
+            return
+        if self._callbacks.save_requested():
+            self._save_now("the number of workers changes")
+            self._callbacks.saved()
+        if not self._preempted and self._callbacks.preempted():
+            self._preempted = True
+            self._save_now("a node is about to be preempted")
+
+    def _save_now(self, reason: str) -> None:
+        """Save a checkpoint, and wait until it is written."""
+        if self._saved_steps != self._trainer.steps_done:
+            self._save()
         self._checkpoints.wait()
         self._callbacks.say(f"saved after step {self._trainer.steps_done}: {reason}")
 

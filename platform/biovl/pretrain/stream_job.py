@@ -44,7 +44,9 @@ LEG_PIECES = 64
 
 _STOP_CHECK_S = 0.1
 _LAST_WAIT_S = 10.0
-_PATIENCE_S = 60.0
+_WAIT_S = 1.0
+_PATIENCE = 60
+"""Waits for a batch before it is said that there is none."""
 
 _log = logging.getLogger(__name__)
 
@@ -84,10 +86,15 @@ class Stream(Iterator[Batch]):
     waited_s: float = 0.0
     """Total seconds spent waiting for batches."""
 
-    def __init__(self, batches: "queue.Queue[_Item]", stop: threading.Event) -> None:
+    def __init__(
+        self,
+        batches: "queue.Queue[_Item]",
+        stop: threading.Event,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
         self.replaced: Counter[str] = Counter()
         """Unreadable pairs replaced in the batches returned so far, by shard and reason."""
-        self._batches, self._stop = batches, stop
+        self._batches, self._stop, self._while_waiting = batches, stop, while_waiting
         self._thread: threading.Thread | None = None
 
     def __next__(self) -> Batch:
@@ -105,14 +112,19 @@ class Stream(Iterator[Batch]):
         raise item
 
     def _next_item(self) -> "_Item":
+        waits = 0
         while True:
             try:
-                return self._batches.get(timeout=_PATIENCE_S)
+                return self._batches.get(timeout=_WAIT_S)
             except queue.Empty:
+                self._while_waiting()
+            waits += 1
+            if waits % _PATIENCE == 0:
                 # The usual cause: training occupies every CPU, and Ray waits for one silently.
                 _log.warning(
                     "no batch for %d s; CPUs free to load pairs: %s of %s",
-                    *(_PATIENCE_S, _cpus(ray.available_resources), _cpus(ray.cluster_resources)),
+                    *(_PATIENCE * _WAIT_S, _cpus(ray.available_resources)),
+                    _cpus(ray.cluster_resources),
                 )
 
     def close(self) -> None:
@@ -137,6 +149,7 @@ def stream(
     workers: int,
     data_cpus: int | None = None,
     prefetch_steps: int = 2,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Stream:
     """Return the batches of one worker from ``steps_done`` to the end of the run.
 
@@ -148,6 +161,7 @@ def stream(
         workers: Number of workers. It does not change the batches of all workers together.
         data_cpus: CPUs that load for all workers; None for all free CPUs. At least one per worker.
         prefetch_steps: Batches prefetched into this process.
+        while_waiting: Called about once a second while no batch is there.
 
     Raises:
         ArtifactError: When an unreadable pair is reached that may not be replaced.
@@ -155,7 +169,7 @@ def stream(
     batches: queue.Queue[_Item] = queue.Queue(prefetch_steps)
     stop = threading.Event()
     cpus = None if data_cpus is None else max(1.0, data_cpus / workers)
-    found = Stream(batches, stop)
+    found = Stream(batches, stop, while_waiting)
     # The thread must hold no reference to the stream: dropping it without close() stops the thread.
     found._thread = threading.Thread(
         target=_fill,

@@ -21,6 +21,7 @@ import ray.util.queue
 import torch
 import torch.distributed as dist
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+from ray.train.v2._internal.execution.context import get_train_context
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -267,8 +268,14 @@ def current_device() -> torch.device:
 
 
 def is_preempted() -> bool:
-    """Return whether the node of a worker is about to be preempted; outside a worker False."""
-    return dist.is_initialized() and ray.train.get_preemption_info() is not None
+    """Return whether a node of the run is about to end; outside a worker False.
+
+    Ray tells every worker within seconds of the notice (``reclaim``). This reads what it told;
+    ``ray.train.get_preemption_info`` agrees on it first, a collective in every step.
+    """
+    return (
+        dist.is_initialized() and get_train_context().preemption_context.preemption_info is not None
+    )
 
 
 def reserved_placement_group(place: str) -> PlacementGroup | None:
