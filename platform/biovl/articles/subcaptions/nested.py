@@ -64,9 +64,9 @@ def ordered(caption: str) -> list[Marker]:
     stop = end.start() if end else len(caption)
     gaps = [gap for gap in _GAP.finditer(caption, match.end(), stop) if gap.lastgroup]
     strong = [gap for gap in gaps if gap["strong"]] or [gap for gap in gaps if gap[0][0] == ","]
-    # "CT, MRI and PET": no comma before the last, which is short.
-    is_short = len(caption[gaps[-1].end() : stop].split()) <= 3 if gaps else False
-    gaps = strong + [gap for gap in gaps[-1:] if is_short and gap not in strong]
+    # "CT, MRI and PET": no comma before the last.
+    is_whole = bool(strong) and "and" in strong[-1][0]
+    gaps = strong if is_whole else [*strong, *(gap for gap in gaps[-1:] if gap not in strong)]
     names = _names(match, len(gaps) + 1)
     places = [Span(match.start(), match.end()), *(Span(*gap.span()) for gap in gaps)]
     return [
