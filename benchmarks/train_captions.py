@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from compound_cases import Articles, fold_of, read_captions
+from compound_scores import caption_values
 
-from benchmarks.compound_cases import Articles, fold_of, read_captions
-from benchmarks.compound_scores import caption_values
 from biovl.articles.citances.extraction import citances
 from biovl.articles.jats import read_article
 from biovl.articles.subcaptions import evidence
