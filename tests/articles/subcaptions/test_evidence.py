@@ -86,6 +86,17 @@ def test_roman_numerals_that_start_sentences_are_labels_beside_groups() -> None:
             ["Growth of", "A: oat", "B: rye", "C: maize", "in spring. Bars are means."],
         ),
         (
+            "Flow. (A, B) Time series of runs. They branch off from (A) slow and (B) fast ramps. (C) Map.",
+            [
+                "Flow.",
+                "A,B: Time series of runs. They branch off from",
+                "A: slow",
+                "B: fast ramps.",
+                "C: Map.",
+                "",
+            ],
+        ),
+        (
             "From left to right: CT, MRI and PET. Bars, 1 cm.",
             ["", "left: CT", "middle: MRI", "right: PET.", "Bars, 1 cm."],
         ),

@@ -135,6 +135,8 @@ class _Reader:
             is_reference = self._is_reference(marker, span, after_one=is_reference)
             if not is_reference:
                 own.append(marker)
+        if not own and self._is_list(inside):
+            own = list(inside)
         if not own:
             # "The arrows in (A) …" is about A; "… as described in (A)" goes on about its own panel.
             before = self.caption[span.start : inside[0].start]
@@ -153,6 +155,12 @@ class _Reader:
             else:
                 self._behind(part, markers, ())
             self.defined |= set(_names(markers))
+
+    def _is_list(self, inside: Sequence[Marker]) -> bool:
+        """Return whether a later sentence lists the members of the group it goes on about."""
+        gaps = (self.caption[a.end : b.start] for a, b in itertools.pairwise(inside))
+        is_all = self.current is not None and self.current == _names(inside)
+        return len(inside) > 1 and is_all and all(len(gap.split()) > 1 for gap in gaps)
 
     def _group(self, span: Span, heading: Marker, members: Sequence[Marker]) -> None:
         """Assign text to a list of labels and to its members: ``(A–C) Views of (A) …, (B) …``."""
@@ -300,7 +308,7 @@ class _Reader:
             return first.rindex(": ") + 2
         second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
         word = second.split(" ", 1)[0].lower()
-        if PREPOSITION.fullmatch(word + " "):
+        if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
             same = first.lower().rfind(f" {word} ")
             if same >= 0:
                 return same + 1
