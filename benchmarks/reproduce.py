@@ -50,7 +50,7 @@ def run(folder: str, names: list[str]) -> None:
     for name in names:
         started = time.monotonic()
         command = [sys.executable, "-m", "biovl", "reproduce", name]
-        settings = [f"folder={folder}", "size=small", "stand_ins.articles=12"]
+        settings = [f"folder={folder}", "size=small"]
         done = subprocess.run(
             [*command, *(part for setting in settings for part in ("--set", setting))],
             capture_output=True,
