@@ -1,11 +1,12 @@
-"""Fit the weights with which labels are chosen among letters: a few minutes on one CPU.
+"""Fit the weights of labels among letters, and of the confidence: some minutes on one CPU.
 
     python benchmarks/train_splitter.py --shared ../shared/data    # writes the package's weights
-    python benchmarks/train_splitter.py --figures 5 --out other.json
+    python benchmarks/train_splitter.py --figures 5 --labels other.json --confidence another.json
 
 The evidence for every letter that could be a label is taken from drawn figures and, with
 ``--shared``, from published ones with panels drawn by hand. A logistic regression weighs it, once
-for figures whose caption names the labels (``told``) and once for others (``untold``).
+for figures whose caption names the labels (``told``) and once for others (``untold``). Another one
+weighs how far caption, labels and panels agree, for the probability that all of them are right.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from compound_cases import Articles, Case, case_of, read, read_shared
+from compound_methods import FoundPanel, Prediction
+from compound_scores import scored
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from biovl.images.boxes import Box
@@ -36,6 +39,8 @@ from biovl.images.labels.reading import LEAST_FIT as LEAST
 from biovl.images.labels.reading import WEIGHTS, find_words, readable_copy
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.strata import STRATA
+from biovl.split import confidence
+from biovl.split.rows import match_figure
 
 SEED = 80_000
 """First seed of the drawn figures: none of those that are scored."""
@@ -43,7 +48,15 @@ SEED = 80_000
 _LEAST = {"told": 0.4, "untold": 0.6}
 _FEWEST = {"told": 1, "untold": 2}
 _REAL = 3.0
-"""Weight of a published figure relative to a drawn one."""
+"""Weight of a published figure relative to a drawn one, for labels."""
+
+_REAL_WHOLE = 10.0
+"""Weight of a published figure relative to a drawn one, for the confidence."""
+
+_UNUSUAL = frozenset(
+    {"insets", "labels_some", "labels_none", "labels_doubled", "single", "headings"}
+)
+"""Drawn figures that are too hard and too frequent to tell how often real ones are right."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +70,15 @@ class Example:
     weight: float
 
 
-def figures(shared: Path | None, drawn: int) -> Iterator[tuple[Case, float]]:
-    """Yield published figures and drawn ones of every stratum, with their weights."""
+def figures(shared: Path | None, drawn: int) -> Iterator[tuple[Case, bool]]:
+    """Yield published figures and drawn ones of every stratum, and whether they are drawn."""
     if shared:
         articles = Articles(shared)
         for case in (*read_shared(shared), *read(Path(__file__).parent / "gold", articles)):
-            yield case, _REAL
+            yield case, False
     for stratum in STRATA:
         for seed in range(SEED, SEED + drawn):
-            yield case_of(make_compound(seed, stratum)), 1.0
+            yield case_of(make_compound(seed, stratum)), True
 
 
 def examples(case: Case, weight: float) -> dict[str, list[Example]]:
@@ -109,7 +122,7 @@ def _is_right(reading: LabelReading, printed: Sequence[tuple[str, Box]]) -> bool
     return False
 
 
-def fit(found: Sequence[Example]) -> tuple[float, np.ndarray]:
+def fit(found: Sequence[Example], decay: float = 1e-4) -> tuple[float, np.ndarray]:
     """Return constant and coefficients of a logistic regression. Shape [EVIDENCE]."""
     inputs = np.concatenate([one.evidence for one in found])
     right = torch.tensor(np.concatenate([one.is_right for one in found]).astype(float))
@@ -123,7 +136,7 @@ def fit(found: Sequence[Example]) -> tuple[float, np.ndarray]:
         optimizer.zero_grad()
         odds = scaled @ values[1:] + values[0]
         each = binary_cross_entropy_with_logits(odds, right, reduction="none")
-        total = (share * each).sum() + 1e-4 * (values[1:] ** 2).sum()
+        total = (share * each).sum() + decay * (values[1:] ** 2).sum()
         total.backward()
         return total
 
@@ -131,6 +144,19 @@ def fit(found: Sequence[Example]) -> tuple[float, np.ndarray]:
     solved = values.detach().numpy()
     coefficients = solved[1:] / spread
     return float(solved[0] - coefficients @ mean), coefficients
+
+
+def agreement(case: Case, weight: float) -> Example | None:
+    """Return the evidence that a figure is split right, and whether it is; None: it stays whole."""
+    found = match_figure(case.row, None)
+    if isinstance(found, tuple):
+        return None
+    values = confidence.evidence(found.caption, found.matched)
+    panels = [FoundPanel(p.label, p.panel.box, p.confidence) for p in found.matched.panels]
+    texts = {p.label: found.caption.text_of(p.label) for p in panels if p.label}
+    is_right = not scored(case, Prediction(panels, texts)).wrong
+    evidence = np.array([[values[name] for name in confidence.EVIDENCE]])
+    return Example(evidence, np.array([is_right]), weight)
 
 
 def weights_of(found: dict[str, list[Example]]) -> dict[str, object]:
@@ -151,15 +177,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, help="folder with cases/ and packages/")
     parser.add_argument("--figures", type=int, default=40, help="drawn for each stratum")
-    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    parser.add_argument("--labels", type=Path, default=WEIGHTS)
+    parser.add_argument("--confidence", type=Path, default=confidence.WEIGHTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found: dict[str, list[Example]] = {"told": [], "untold": []}
-    for case, weight in figures(options.shared, options.figures):
-        for kind, more in examples(case, weight).items():
+    agreeing: list[Example] = []
+    for case, is_drawn in figures(options.shared, options.figures):
+        for kind, more in examples(case, 1.0 if is_drawn else _REAL).items():
             found[kind] += more
-    options.out.write_text(json.dumps(weights_of(found), indent=2) + "\n", encoding="utf-8")
-    print(f"{options.out}: {', '.join(f'{len(each)} of {kind}' for kind, each in found.items())}")
+        if case.set not in _UNUSUAL:
+            one = agreement(case, 1.0 if is_drawn else _REAL_WHOLE)
+            agreeing += [one] if one else []
+    _write(options.labels, weights_of(found))
+    constant, coefficients = fit(agreeing, 1e-2)
+    names = ("constant", *confidence.EVIDENCE)
+    values = np.round((constant, *coefficients), 3).tolist()
+    _write(options.confidence, dict(zip(names, values, strict=True)))
+
+
+def _write(path: Path, weights: dict[str, object]) -> None:
+    path.write_text(json.dumps(weights, indent=2) + "\n", encoding="utf-8")
+    print(path)
 
 
 if __name__ == "__main__":

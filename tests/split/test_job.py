@@ -164,7 +164,7 @@ def test_a_finished_job_does_nothing_and_another_is_refused(figures: Path, panel
     before = content(panels)
     run(figures, panels)
     assert content(panels) == before
-    with pytest.raises(ArtifactError, match=r"confidence: 0\.5 -> 0\.9"):
+    with pytest.raises(ArtifactError, match=r"confidence: 0\.7 -> 0\.9"):
         run(figures, panels, confidence=0.9)
     with pytest.raises(ArtifactError, match="panels, expected figures"):
         run(panels, figures.parent / "again")

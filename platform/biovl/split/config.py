@@ -31,9 +31,9 @@ class SplitConfig:
     out: str
     """The folder to publish, local or ``s3://``."""
 
-    confidence: float = 0.5
-    """Minimum confidence for splitting a figure, 0..1; other figures stay whole. A higher value
-    splits fewer figures, with fewer errors."""
+    confidence: float = 0.7
+    """Minimum probability that all panels, labels and captions of a figure are right, 0..1; other
+    figures stay whole. A higher value splits fewer figures, with fewer errors."""
 
     derivatives: Derivatives = "all"
     """``all`` splits figures of any licence. ``allowed`` leaves a figure whole if its licence does

@@ -8,7 +8,7 @@ import io
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ from biovl.core.records import (
 from biovl.images import decode, hashing
 from biovl.images.boxes import Box, Proposal
 from biovl.images.labels.reading import Label, read_labels
-from biovl.images.matching import MatchedPanel, match
+from biovl.images.matching import Matched, MatchedPanel, match
 from biovl.images.panels.splitting import split_figure
+from biovl.split import confidence
 from biovl.split.config import Splitting
 
 log = logging.getLogger(__name__)
@@ -104,14 +105,27 @@ def split(
     ]
 
 
-def _cut(
-    figure: Figure, how: Splitting, propose: Propose | None
-) -> list[Panel] | tuple[str, str | None, float]:
-    """Return the panels of a figure, or the reason why it stays whole, a detail, the confidence."""
+@dataclass(frozen=True)
+class Matching:
+    """Caption, citing sentences and panels of a figure, and how far they agree."""
+
+    caption: SplitCaption
+    cited: Sequence[Citance]
+    matched: Matched
+    pixels: np.ndarray
+
+    @property
+    def confidence(self) -> float:
+        """Probability that boxes, labels and captions of all panels are right."""
+        return confidence.probability(self.caption, self.matched)
+
+
+def match_figure(
+    figure: Figure, propose: Propose | None
+) -> Matching | tuple[str, str | None, float]:
+    """Return panels that match their caption, or why there are none, a detail, the confidence."""
     if figure.image is None or figure.defect is not None:
         return UNUSABLE, figure.defect, 1.0
-    if how.derivatives == "allowed" and not figure.derivatives_allowed:
-        return NOT_ALLOWED, figure.license, 1.0
     cited = citances(figure.mentions, figure.figure_label)
     caption = split_caption(
         figure.caption,
@@ -134,12 +148,23 @@ def _cut(
         return NO_PANELS, None, 1.0
     if matched.conflict:
         return DISAGREE, matched.conflict, 0.0
-    confidence = round(matched.confidence * caption.confidence, 4)
-    if confidence < how.confidence:
-        return UNSURE, None, confidence
-    return [
-        _panel(figure, caption, cited, panel, pixels, confidence, how) for panel in matched.panels
-    ]
+    return Matching(caption, cited, matched, pixels)
+
+
+def _cut(
+    figure: Figure, how: Splitting, propose: Propose | None
+) -> list[Panel] | tuple[str, str | None, float]:
+    """Return the panels of a figure, or the reason why it stays whole, a detail, the confidence."""
+    is_usable = figure.image is not None and figure.defect is None
+    if is_usable and how.derivatives == "allowed" and not figure.derivatives_allowed:
+        return NOT_ALLOWED, figure.license, 1.0
+    found = match_figure(figure, propose)
+    if isinstance(found, tuple):
+        return found
+    sure = round(found.confidence, 4)
+    if sure < how.confidence:
+        return UNSURE, None, sure
+    return [_panel(figure, found, panel, sure, how) for panel in found.matched.panels]
 
 
 def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str | None]:
@@ -157,14 +182,9 @@ def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str
 
 
 def _panel(
-    figure: Figure,
-    caption: SplitCaption,
-    cited: Sequence[Citance],
-    matched: MatchedPanel,
-    pixels: np.ndarray,
-    confidence: float,
-    how: Splitting,
+    figure: Figure, found: Matching, matched: MatchedPanel, sure: float, how: Splitting
 ) -> Panel:
+    caption, cited, pixels = found.caption, found.cited, found.pixels
     box = _within(matched.panel.box, pixels)
     data, encoding = _encode(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
     properties = decode.inspect(data)
@@ -199,7 +219,7 @@ def _panel(
         own_caption=own if label else None,
         preamble=caption.preamble,
         full_caption=figure.caption,
-        confidence=round(min(confidence, matched.confidence), 4) if label else confidence,
+        confidence=round(min(sure, matched.confidence), 4) if label else sure,
         how=PanelProvenance(
             label=matched.how,
             box=matched.panel.how,

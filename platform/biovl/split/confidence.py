@@ -1,0 +1,53 @@
+"""The probability that a figure is split right.
+
+Caption, printed labels and panels are read independently, so their agreement is evidence.
+"""
+
+import functools
+import json
+import math
+from pathlib import Path
+
+from biovl.articles.subcaptions.splitting import SplitCaption
+from biovl.images.matching import Matched
+
+WEIGHTS = Path(__file__).with_name("confidence.json")
+"""Coefficients of a logistic regression; ``benchmarks/train_splitter.py`` fits them."""
+
+EVIDENCE = ("caption", "boxes", "printed", "missing", "panels")
+"""Confidence of the caption's parts and of the boxes, as log-odds; panels whose label was read, and
+labels without a panel, as fractions; logarithm of the number of panels."""
+
+_PRINTED = frozenset({"exact", "written alike", "in either case"})
+
+
+def probability(caption: SplitCaption, matched: Matched) -> float:
+    """Return the probability that boxes, labels and captions of all panels are right."""
+    weights = _weights()
+    values = evidence(caption, matched)
+    odds = weights["constant"] + sum(weights[name] * values[name] for name in EVIDENCE)
+    return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
+
+
+def evidence(caption: SplitCaption, matched: Matched) -> dict[str, float]:
+    """Return the evidence that a figure is split right, by its name in ``EVIDENCE``."""
+    count = len(matched.panels)
+    values = (
+        _log_odds(caption.confidence),
+        sum(_log_odds(one.panel.confidence) for one in matched.panels) / count,
+        sum(one.how in _PRINTED for one in matched.panels) / count,
+        len(matched.missing) / len(caption.labels()),
+        math.log(count),
+    )
+    return dict(zip(EVIDENCE, values, strict=True))
+
+
+@functools.cache
+def _weights() -> dict[str, float]:
+    stored: dict[str, float] = json.loads(WEIGHTS.read_text(encoding="utf-8"))
+    return stored
+
+
+def _log_odds(chance: float) -> float:
+    chance = min(max(chance, 0.01), 0.995)
+    return math.log(chance / (1 - chance))
