@@ -2,13 +2,15 @@
 
     python benchmarks/compound_layouts.py ../shared/data [--strata print plain …] [--figures 50]
 
-The published ones are those of Zou et al. (``cases/zou_panels_train.csv``), without images. Only
-figures of two panels and more count. Gaps and labels are in per cent of the figure's width: drawn
+The published ones are those of Zou et al. (``cases/zou_panels_train.csv``), without images, and the
+newer ones of ``cases/panels.jsonl`` and ``benchmarks/gold``. Only figures of two panels and more
+count. Gaps and labels are in per cent of the figure's width: drawn
 figures are larger than those of 2013.
 """
 
 import argparse
 import csv
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from biovl.sample.compound.strata import STRATA
 Panel = tuple[str | None, Box, Box | None]
 _SHARES = (5, 25, 50, 75, 95)
 _FIRST_SEED = 60_000
+GOLD = Path(__file__).parent / "gold" / "panels.jsonl"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,26 @@ def published(path: Path) -> list[Layout]:
             box = Box(*map(float, (x0, y0, x1, y1)))
             figures[name].append((rest[4] or None, box, at))
     return [Layout(panels) for panels in figures.values() if len(panels) > 1]
+
+
+def annotated(paths: Iterable[Path]) -> list[Layout]:
+    """Return the layouts of compound figures of the benchmark."""
+    lines = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    layouts = [
+        Layout(
+            [
+                (
+                    one["label"],
+                    Box(*one["box"]),
+                    Box(*one["label_box"]) if one["label_box"] else None,
+                )
+                for one in line["panels"]
+            ]
+        )
+        for line in lines
+        if not line.get("damaged")
+    ]
+    return [layout for layout in layouts if len(layout.panels) > 1]
 
 
 def drawn(strata: Iterable[str], figures: int) -> list[Layout]:
@@ -163,11 +186,17 @@ def main() -> None:
     parser.add_argument("--strata", nargs="+", default=["print"], choices=STRATA)
     parser.add_argument("--figures", type=int, default=200, help="drawn for each stratum")
     options = parser.parse_args()
-    real = statistics(published(options.shared / "cases" / "zou_panels_train.csv"))
-    made = statistics(drawn(options.strata, options.figures))
-    print(f"| | published | drawn: {', '.join(options.strata)} |\n| --- | --- | --- |")
-    for name, value in real.items():
-        print(f"| {name} | {value} | {made[name]} |")
+    folder = options.shared / "cases"
+    columns = {
+        "Zou": published(folder / "zou_panels_train.csv"),
+        "cases and gold": annotated([folder / "panels.jsonl", GOLD]),
+        f"drawn: {', '.join(options.strata)}": drawn(options.strata, options.figures),
+    }
+    print("| | " + " | ".join(columns) + " |\n| --- | --- | --- | --- |")
+    print("| figures | " + " | ".join(str(len(layouts)) for layouts in columns.values()) + " |")
+    tables = [statistics(layouts) for layouts in columns.values()]
+    for name in tables[0]:
+        print(f"| {name} | " + " | ".join(table[name] for table in tables) + " |")
 
 
 if __name__ == "__main__":
