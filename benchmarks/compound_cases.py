@@ -142,7 +142,9 @@ def case_of(figure: Compound) -> Case:
     )
     stream = io.BytesIO()
     Image.fromarray(figure.pixels).save(stream, "PNG", compress_level=1)
-    return Case(figure.stratum, name, "", _row(name, figure.caption, stream.getvalue()), panels)
+    row = _row(name, figure.caption, stream.getvalue())
+    # The last part may end with a scale bar, which may well be that of all panels.
+    return Case(figure.stratum, name, "", row, panels, has_trailing=False)
 
 
 def write(cases: Iterable[Case], folder: Path) -> int:

@@ -7,7 +7,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +39,8 @@ class Prediction:
 
     panels: list[FoundPanel]
     """None or one: the figure is not compound."""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Text about each panel, by its label."""
+    texts: Mapping[str, str] | None = None
+    """Text about each panel, by its label; None: the method does not read captions."""
     confidence: float = 1.0
     """That all of it is right; 0: the figure stays whole."""
     cpu_ms: float = 0.0
@@ -116,20 +116,24 @@ def from_file(path: Path) -> Method:
     ``{"article", "figure", "confidence": 1.0, "cpu_ms": 0, "panels": [{"box": [x0, y0, x1, y1],
     "label", "confidence", "caption"}]}``; all but the names and boxes may be left out.
     """
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    reads_captions = any("caption" in panel for line in lines for panel in line["panels"])
     predictions: dict[str, Prediction] = {}
-    for line in map(json.loads, filter(str.strip, path.read_text().splitlines())):
+    for line in lines:
         panels = [
             FoundPanel(one.get("label"), Box(*one["box"]), one.get("confidence", 1.0))
             for one in line["panels"]
         ]
-        texts = {
-            p["label"]: p["caption"] for p in line["panels"] if p.get("label") and "caption" in p
-        }
+        texts = {one["label"]: one.get("caption", "") for one in line["panels"] if one.get("label")}
         name = "-".join(filter(None, (line["article"], line.get("figure"))))
         predictions[name] = Prediction(
-            panels, texts, line.get("confidence", 1.0), line.get("cpu_ms", 0.0)
+            panels,
+            texts if reads_captions else None,
+            line.get("confidence", 1.0),
+            line.get("cpu_ms", 0.0),
         )
-    return lambda case: predictions.get(case.name, Prediction([]))
+    nothing = Prediction([], {} if reads_captions else None)
+    return lambda case: predictions.get(case.name, nothing)
 
 
 # Captions: the whole text and the own part of each label.

@@ -47,19 +47,18 @@ def scored(case: Case, found: Prediction) -> Scored:
     panels = found.panels if len(found.panels) > 1 else []
     boxes, true_boxes = [one.box for one in panels], [one.box for one in true]
     pairs = match_boxes(boxes, true_boxes)
-    texts = [found.texts.get(one.label or "", "") for one in panels]
+    given = found.texts or {}
+    texts = [given.get(one.label or "", "") for one in panels]
     # Where a caption says "left" and "right", methods name panels as they like: words decide.
     named = {
         i: j
         for i, j in pairs.items()
         if panels[i].label == true[j].label
-        or (true[j].label is None and _words_are_right(true[j], case, found, texts[i]))
+        or (true[j].label is None and _words_are_right(true[j], case, given, texts[i]))
     }
     is_right = len(pairs) == len(panels) == len(true)
-    words = [_words_are_right(true[j], case, found, texts[i]) for i, j in named.items()]
-    f1 = [
-        token_f1(found.texts.get(p.label or "", ""), p.text, p.label or "") for p in true if p.label
-    ]
+    words = [_words_are_right(true[j], case, given, texts[i]) for i, j in named.items()]
+    f1 = [token_f1(given.get(p.label or "", ""), p.text, p.label or "") for p in true if p.label]
     wrong = ""
     if not true:
         wrong = "cut single" if panels and found.confidence > 0 else ""
@@ -71,7 +70,7 @@ def scored(case: Case, found: Prediction) -> Scored:
         wrong = "boxes"
     elif len(named) < len(true):
         wrong = "labels"
-    elif not all(words):
+    elif found.texts is not None and not all(words):
         wrong = "words"
     values = {
         "compound": bool(true),
@@ -82,9 +81,8 @@ def scored(case: Case, found: Prediction) -> Scored:
         "exact": bool(true) and len(panels) == len(true),
         "right": bool(true) and is_right,
         "aligned": len(named),
-        "labels": bool(true) and set(found.texts) == set(case.labels),
         "f1": sum(f1),
-        "texts": len(f1),
+        "texts": len(f1) if found.texts is not None else 0,
         "as_is": bool(true) == bool(panels),
         "cpu_ms": found.cpu_ms if true else 0,
     }
@@ -106,7 +104,7 @@ def _ranked(found: Prediction, true: Sequence[Box]) -> list[tuple[float, list[bo
     return ranked
 
 
-def _words_are_right(panel: TruePanel, case: Case, found: Prediction, text: str) -> bool:
+def _words_are_right(panel: TruePanel, case: Case, texts: Mapping[str, str], text: str) -> bool:
     """Return whether a panel's text has its own words, and none of its neighbours'.
 
     What is in front of and behind all parts is no neighbour's and may be missing.
@@ -121,7 +119,9 @@ def _words_are_right(panel: TruePanel, case: Case, found: Prediction, text: str)
             others |= _bag(other.own)
     extra = (given - _bag(panel.text)) & others
     if not case.has_trailing:
-        extra -= functools.reduce(operator.and_, map(_bag, found.texts.values()), extra)
+        # What follows the last part may be that of all, or its own.
+        of_last = functools.reduce(operator.and_, map(_bag, texts.values()), extra)
+        extra -= of_last & _bag(case.panels[-1].own)
     allowed = max(1.0, _WRONG_WORDS * own.total())
     return (own - given).total() <= allowed and extra.total() <= allowed
 
