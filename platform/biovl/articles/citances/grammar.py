@@ -176,7 +176,8 @@ def _read_again(sentence: str, found: list[tuple[Item, Kind]]) -> bool:
             panels |= {panel[0].isupper() for panel in cited[at].panels}
             at += 1
         is_alike = sentence[end].isupper() in cases.get(match["digits"], ())
-        is_known = start < position or bool(known.overlapping(start, end + 1))
+        is_word = patterns.NO_PANEL_WORD.match(sentence, end + 1) is not None
+        is_known = is_word or start < position or bool(known.overlapping(start, end + 1))
         if is_known or not is_alike or len(found) >= MOST:
             continue
         reader = ListReader(sentence, is_plural=False)
@@ -192,17 +193,17 @@ def _read_panel_words(sentence: str, found: list[tuple[Item, Kind]]) -> None:
     """
     if len(found) == 1 and not found[0][0].panels:
         found[0][0].outer = ""
-    items = [item for item, _ in found if item.outer is not None]
     at = -1
-    for match in patterns.PANEL_WORD.finditer(sentence) if items else ():
-        while at + 1 < len(items) and items[at + 1].end <= match.start():
+    for match in patterns.PANEL_WORD.finditer(sentence):
+        while at + 1 < len(found) and found[at + 1][0].start <= match.start():
             at += 1
-        if at < 0 or match.start() < items[at].end:
+        item = found[max(at, 0)][0] if found else None
+        if item is None or item.outer is None or match.start() < item.end:
             continue
         reader = ListReader(sentence, is_plural=True)
-        reader.items = [Item(items[at].figure, items[at].prefix, match.start(), match.end())]
+        reader.items = [Item(item.figure, item.prefix, match.start(), match.end(), outer="")]
         reader.read_labels(match.end())
-        items[at].panels += [f"{items[at].outer}{name}" for name in reader.items[0].panels]
+        item.panels += [f"{item.outer}{name}" for name in reader.items[0].panels]
 
 
 def _kind_of(item: Item) -> Kind:

@@ -55,14 +55,22 @@ def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
         return [item.parent + text]
     if text.lower() in ROMANS and text.isupper() and last.isupper() and last.lower() in ROMANS:
         return [text]
-    if item.parent and not is_direct and text[0].isupper() and _is_part(text[1:]):
+    is_part = text[1:] in ROMANS or (text[0].isupper() and _is_part(text[1:]))
+    if item.parent and not is_direct and is_part:
         item.parent = text[0] + "."
         return [item.parent + text[1:]]
-    if not is_direct:
+    if text in ROMANS and len(last) == 1 and last.islower():
+        # "1b, ii"
+        item.parent = f"{item.panels.pop()}."
+        return [item.parent + text]
+    if not is_direct and not (label["open"] and label["close"] and text[1:] in ROMANS):
         return []
     if text in ROMANS or (text.isupper() and text.lower() in ROMANS):
         return [text]
     if text[0].isupper() and _is_part(text[1:]):
+        item.parent = text[0] + "."
+        return [item.parent + text[1:]]
+    if text[1:] in ROMANS and ord(text[1]) != ord(text[0]) + 1:
         item.parent = text[0] + "."
         return [item.parent + text[1:]]
     codes = [ord(letter) for letter in text]

@@ -11,6 +11,8 @@ from biovl.articles.citances.labels import Item, labels_between, names_of, panel
 from biovl.articles.citances.patterns import CLOSED, CONTINUES, DASH
 
 _MAX_RANGE = 30
+_NEAR = 4
+"""Maximum distance of letters that are panels on both sides of other words."""
 _WORDS = frozenset({"a", "A", "I"})
 
 
@@ -59,7 +61,10 @@ class ListReader:
             if self.is_open and self.text[end : end + 1] in (")", "]"):
                 end += 1
                 self.is_open = False
-            after = self._next(end, numbers=numbers, is_pointed=is_pointed)
+            half = None if self.is_open else patterns.HALF_BRACKET.match(self.text, end)
+            after = self._next(
+                end if half is None else half.end(), numbers=numbers, is_pointed=is_pointed
+            )
             if after is None and not is_pointed:
                 pointed = patterns.POINTED_AT.match(self.text, end)
                 if pointed is not None:
@@ -78,7 +83,8 @@ class ListReader:
         after = self._number_behind(joint, is_pointed=is_pointed) if numbers else None
         # "2(a)(b)" continues without a separator, "2A (b)" does not.
         goes_on = joint["none"] is None or self.text[end - 1] in ")]"
-        if after is None and joint["range"]:
+        is_joined = joint["range"] or (joint[0] == "," and not self.is_plural)
+        if after is None and is_joined:
             after = self._same_letter(joint.end())
         if after is None and goes_on:
             after = self._label(joint.end(), joint, is_pointed=is_pointed)
@@ -112,7 +118,8 @@ class ListReader:
         if number is None or not item.panels or not item.panels[-1][1:].isdigit():
             return None
         letter, first = item.panels[-1][0], int(item.panels[-1][1:])
-        item.panels += [f"{letter}{one}" for one in range(first + 1, int(number[0]) + 1)]
+        start = int(number[0]) if self.text[position - 1] == "," else first + 1
+        item.panels += [f"{letter}{one}" for one in range(start, int(number[0]) + 1)]
         return number.end() if int(number[0]) > first else None
 
     # Numbers.
@@ -157,8 +164,15 @@ class ListReader:
         ):
             # "3A1, A2": a panel, not a figure of an appendix.
             return None
-        label = patterns.LABEL.match(self.text, number.end())
+        # "1(a) to 1 (c)"
+        apart = self.text[number.end() : number.end() + 2] == " ("
+        label = patterns.LABEL.match(self.text, number.end() + apart)
+        if apart and label is not None and not label["close"]:
+            label = None
         has_label = label is not None and label["label"] not in patterns.ORDINALS
+        if label is not None and has_prefix and not last.prefix and len(label["label"]) > 1:
+            # "2C, C57BL/6 mice"
+            return None
         is_plain = again is None and not has_label
         if is_plain and (is_pointed or not self._is_number(number, joint)):
             return None
@@ -195,8 +209,9 @@ class ListReader:
             return False
         if number["prefix"] or number["supplement"]:
             return True
-        before = self.text[max(end - 500, 0) : end]
-        if self.text[end : end + 1] == ")" and before.count("(") <= before.count(")"):
+        if self.text[end : end + 1] == ")" and not _is_bracket_open(
+            self.text[max(end - 500, 0) : end]
+        ):
             # "… in Fig. 4; 2) they are kept": numbers of an enumeration.
             return False
         if CLOSED.match(self.text, end) or CONTINUES.match(self.text, end):
@@ -364,6 +379,12 @@ class ListReader:
         rest = self.text[label.end() : label.end() + 20]
         if joint is not None and not item.panels:
             return True
+        last = item.panels[-1] if item.panels else ""
+        if patterns.STAIN.match(self.text, label.start()) and last != "G":
+            return True
+        if joint is not None and joint["sign"] == ";" and last.endswith(")"):
+            # "5 A, left; B, right"
+            return len(text) > 1 or not patterns.PLACES_AFTER.match(self.text, label.end())
         if joint is not None and joint["sign"] == ";" and not is_pointed:
             # "2(a); (b)", but not "2A; (B) Cells".
             return not label["open"] or self.text[joint.start() - 1] not in ")]"
@@ -373,7 +394,7 @@ class ListReader:
             return True
         if is_pointed:
             # "1A, arrow; B, arrowhead": only a letter of the same kind.
-            is_alike = len(text) == 1 and text.isupper() == item.panels[0][0].isupper()
+            is_alike = len(text) == len(last) == 1 and 0 < ord(text) - ord(last) <= _NEAR
             return not (is_alike and CLOSED.match(rest))
         goes_on = (
             patterns.PART.match(rest)
@@ -421,6 +442,15 @@ class ListReader:
             item.place = 0
             item.panels += places
         return stop
+
+
+def _is_bracket_open(text: str) -> bool:
+    depth = 0
+    for sign in reversed(text):
+        if sign == "(" and not depth:
+            return True
+        depth += (sign == ")") - (sign == "(")
+    return False
 
 
 def _is_prose_behind(rest: str) -> bool:

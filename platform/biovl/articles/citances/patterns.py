@@ -10,19 +10,19 @@ DASH = r"\-–—‒‐‑−"
 HEAD = re.compile(
     r"""
     (?<![A-Za-z])(?:
-      (?P<electronic>e-?)?(?P<figure>
+      (?P<electronic>e-?|[sS](?=Fig))?(?P<figure>
         (?:Fig(?:ure|ura)?|FIG(?:URE)?|fig(?:ure|ura)?)(?P<plural>s|S|\(s\)|\.s|es)?\.?)
       | (?P<scheme>(?:Scheme|SCHEME|scheme)(?P<schemes>s|S)?)
       | [Pp]anels?(?=\s\d{1,2}[A-Za-z](?![A-Za-z]))
     )
     (?:\s?(?:no\.?|n°|\#|number)(?=\s?\d))?(?P<gap>[\s~]{0,2}|-(?=\d))
-    (?=\(?(?:\d|[A-Z]{1,3}[-\s]?\d|[IVX]+\b|[A-Z]\b))
+    (?=\(?(?:\d|[A-Z]{1,3}[-\s]?\d|[A-D]\.\d|[IVX]+\b|[A-Z]\b))
     """,
     re.VERBOSE,
 )
 NUMBER = re.compile(
     rf"""
-    (?P<prefix>(?:S[-\s.]?|(?:SI|ES|EV|ED|[AEBCDW])-?)(?=\d))?
+    (?P<prefix>(?:S[-\s.]?|(?:SI|ES|EV|ED|[AEBCDW])-?|[A-D]\.)(?=\d))?
     (?P<digits>\d{{1,3}}(?:\.\d{{1,2}}(?![\d{DASH}]))?)(?!\d)
     (?P<supplement>\s?[{DASH}]{{1,2}}\s?[Ff]igure\s[Ss]upplements?\s?(?P<of>\d{{1,2}}))?
     """,
@@ -49,9 +49,15 @@ PART = re.compile(
 )
 # Panels of a panel: "1C, panels A–D".
 INNER_PANELS = re.compile(
-    rf"\s?[{DASH}]?,?\s?\(?(?:[Ss]ub-?)?(?:[Pp]anels?|[Pp]arts?)\s(?=[(\[]?[A-Za-z](?![A-Za-z]))"
+    rf"\s?[{DASH}]?,?\s?\(?(?:[Ss]ub-?)?(?:[Pp]anels?|[Pp]arts?)\s"
+    r"(?=[(\[]?(?:[A-Za-z]|[ivx]{2,4})(?![A-Za-z]))"
 )
 FOOTNOTE = re.compile(r"[†‡§¶]+")
+# "3 a) and b)": a bracket that belongs to the label.
+HALF_BRACKET = re.compile(
+    rf"\)(?=(?:\s?[,&{DASH}]\s?(?:(?:and|or)\s)?|\s(?:and|or|to)\s)\d{{0,2}}[A-Za-z]\))"
+)
+STAIN = re.compile(r"H\s?(?:&|/|and)\s?E\b")
 SAME_LETTER = re.compile(r"\d{1,2}(?![\w.])")
 APART = re.compile(
     rf"(?P<sign>\s?[{DASH}.,:;]?\s?)(?P<word>(?:sub-?)?(?:[Pp]anels?|PANELS?|[Pp]arts?)\s)?"
@@ -111,12 +117,13 @@ NUMBERED_BEHIND = re.compile(r"\s(?:Supplementary\s)?[Ff]ig(?:ure)?s?\b\.?(?!\s?
 PLOS = re.compile(r"(?<![\w.-])S\d{1,2}(?!\d)")
 
 _PLACE = (
-    r"(?i:upper(?:most)?|lower(?:most)?|top(?:most)?|bottom|left(?:most)?|right(?:most)?|middle|mid|"
+    r"(?i:upper(?:most)?|lower(?:most)?|top(?:most)?|bottom|far(?=[\s-](?:lef|righ)t)|left(?:-?most)?|right(?:-?most)?|middle|mid|"
     r"cent(?:er|re|ral)|insets?|inner|outer|first|second|third|fourth|fifth|sixth|last)"
 )
 _NOUN = (
     r"(?:panels?|rows?|columns?|insets?|images?|graphs?|plots?|parts?|traces?|charts?|pictures?|"
-    r"photographs?|photos?|micrographs?|tiers?|maps?|diagrams?|half|side|(?:hand\s)side)"
+    r"photographs?|photos?|(?:photo)?micrographs?|blots?|gels?|histograms?|heat\s?maps?|schemes?|"
+    r"schematics?|cartoons?|spectr(?:a|um)|scans?|views?|sections?|tiers?|maps?|diagrams?|half|side|(?:hand\s)side)"
 )
 _PLACES = rf"{_PLACE}(?:[\s-]{_PLACE}){{0,2}}"
 PLACES_AFTER = re.compile(
@@ -124,7 +131,7 @@ PLACES_AFTER = re.compile(
     rf"(?:panels?\s(?:on|at|in)\sthe\s)?(?P<places>{_PLACES}"
     rf"(?:(?:\s?,\s?(?:and\s)?|\s(?:and|or|to|vs\.?)\s|\s?/\s?|\s?&\s?){_PLACES}){{0,3}})"
     rf"(?:-hand(?=\s{_NOUN}))?(?:\s(?:two|three|four)(?=\s{_NOUN}))?"
-    rf"(?:[\s-](?P<noun>{_NOUN}))?(?![\w-])(?P<close>[)\]])?"
+    rf"(?:[\s-](?P<noun>{_NOUN})(?:\sof\s[a-z]{{2,20}}(?=\)))?)?(?![\w-])(?P<close>[)\]])?"
 )
 PLACE_JOINT = re.compile(r"(\s?,\s?(?:and\s)?|\s(?:and|or|to|vs\.?)\s|\s?/\s?|\s?&\s?)")
 PLACES_BEFORE = re.compile(
@@ -138,7 +145,9 @@ PANELS_BEFORE = re.compile(
     rf"(?:\s?(?:[{DASH},&/]|and|or|to)\s?(?:and\s)?[(\[]?[A-Za-z](?![A-Za-z])[)\]]?){{0,7}})"
     r"(?:\s(?:of|in|from|to|on)\s(?:the\s)?|(?<![)\]]),\s)$"
 )
-PANEL_WORD = re.compile(r"(?<![\w-])(?:[Ss]ub-?)?[Pp]anels?\s(?=[(\[]?[A-Za-z](?![A-Za-z]))")
+PANEL_WORD = re.compile(
+    r"(?<![\w-])(?:[Ss]ub-?)?[Pp]anels?\s(?=[(\[]?(?:[A-Za-z]|[ivx]{2,4})(?![A-Za-z]))"
+)
 POINTED_AT = re.compile(
     r"\s?,\s?(?:[A-Za-z-]+\s){0,3}(?:arrow(?:head)?s?|asterisks?|stars?|bars?|lines?|curves?|"
     r"circles?|dots?|box(?:es)?|traces?|squares?|triangles?|symbols?|diamonds?|red|green|blue|black|"
@@ -149,11 +158,11 @@ SUPPLEMENT_BEFORE = re.compile(
     r"""
     (?<![A-Za-z\d-])(?:
       (?:(?:[Oo]nline|[Ww]eb|[Ee]lectronic|[Ee]xtended)[\s-])?
-      (?:[Ss]upplement(?:ary|al|ing|s)?|SUPPLEMENT(?:ARY|AL)|[Ss]uppl?\b\.?|[Ss]upporting|SI\b|ESM\b|
+      (?:[Ss]upplement(?:ary|al|ing|s)?|SUPPLEMENT(?:ARY|AL)|[Ss]upp?l?\b\.?|[Ss]upporting|SI\b|ESM\b|
          [Ee]xtended\s[Dd]ata|[Ee]xpanded\s[Vv]iew|(?:[Oo]nline|[Ww]eb|[Ee]lectronic)(?=\s?$)|
-         [Oo]nline\s[Rr]esources?|[Aa]dditional\s[Ff]iles?|S\d{1,2}\s(?:Text|File|Appendix|Data))
+         [Oo]nline\s[Rr]esources?|[Aa]dditional\s[Ff]iles?|[Mm]ultimedia|[Aa]ppendix(?=\sS\d)|S\d{1,2}\s(?:Text|File|Appendix|Data))
       (?:[\s-](?:[Mm]aterials?|[Ii]nformation|[Ii]nfo|[Dd]ata|[Oo]nline|[Ff]iles?|[Cc]ontents?|
-         [Rr]esources?|[Dd]igital|[Ss]upplement)\b\.?){0,3}
+         [Rr]esources?|[Dd]igital|[Ss]upplement|[Aa]ppendix)\b\.?){0,3}
       (?:\s?[A-Z]?\d{1,2}[A-Za-z]?\b)?
       [\s,:.({\[–—-]{0,3}(?:see\s|in\s)?
     )$
@@ -161,8 +170,9 @@ SUPPLEMENT_BEFORE = re.compile(
     re.VERBOSE,
 )
 SUPPLEMENT_AFTER = re.compile(
+    r",\ssupporting\sinformation(?=\s?[);\].])|"
     r"[)\]]?,?\s(?:in|of|from)\s(?:the\s|our\s)?(?:online\s|electronic\s|web\s)?"
-    r"(?:supplement|supporting|additional\sfile|SI\b|ESM\b|S\d{1,2}\s(?:file|text|appendix|data)|"
+    r"(?:supplement|supporting|additional\sfile|appendix\sS\d|SI\b|ESM\b|S\d{1,2}\s(?:file|text|appendix|data)|"
     r"(?:online|web)\b)",
     re.IGNORECASE,
 )
