@@ -4,8 +4,10 @@ import numpy as np
 
 from biovl.images.boxes import Box, Proposal, iou
 from biovl.images.labels.reading import Label
+from biovl.images.panels.choice import Chooser
 from biovl.images.panels.proposals import Proposed, agreement, partition
 from biovl.images.panels.splitting import split_figure
+from biovl.images.panels.tree import Mark, Region
 
 
 def noise(boxes: list[Box], width: int = 600, height: int = 400) -> np.ndarray:
@@ -82,3 +84,17 @@ def test_only_so_many_proposals_that_keep_clear_of_each_other_are_panels() -> No
     assert partition([left, right, over], 2) == [left.box, right.box]
     assert partition([left, over, right], 2) == []
     assert partition([left], 2) == []
+
+
+def test_an_inset_is_a_panel_with_its_own_label() -> None:
+    inset, tall = Proposed((2, 2, 6, 6), 0.9), Proposed((0, 0, 10, 10), 0.8)
+    assert partition([inset, tall], 2) == [inset.box, tall.box]
+    assert partition([Proposed((6, 6, 12, 12), 0.9), tall], 2) == []
+    assert partition([Proposed((2, 2, 9, 9), 0.9), tall], 2) == []
+
+    root, label = (0, 0, 22, 10), Mark(0, (3, 3, 4, 4), 0.9)
+    chooser = Chooser(
+        {root: Region(root, (label,), ())}, [label], 2, most=3, proposed=[tall, inset]
+    )
+    leaves = chooser.as_proposed().leaves
+    assert [(leaf.box, leaf.marks) for leaf in leaves] == [(tall.box, ()), (inset.box, (label,))]

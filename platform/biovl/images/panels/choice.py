@@ -173,10 +173,13 @@ class Chooser:
 
     def as_proposed(self) -> PanelChoice:
         """Return a detector's proposals as panels: for panels that no straight cut separates."""
-        leaves = [
-            Leaf(box, tuple(mark for mark in self.marks if mark.within(box)), _UNCUT)
-            for box in partition(self.proposed, self.count)
-        ]
+        marks: dict[Cut, list[Mark]] = {box: [] for box in partition(self.proposed, self.count)}
+        for mark in self.marks:
+            # The label of an inset is not one of the panel around it.
+            around = [box for box in marks if mark.within(box)]
+            if around:
+                marks[min(around, key=area)].append(mark)
+        leaves = [Leaf(box, tuple(inside), _UNCUT) for box, inside in marks.items()]
         return self._judged(leaves, self._place(leaves))
 
     def _judged(self, leaves: Sequence[Leaf], place: LabelOffset | None) -> PanelChoice:

@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biovl.images.boxes import Box, Proposal, iou
+from biovl.images.boxes import Box, Proposal, iou, overlap
 from biovl.images.panels.ink import Cut, Ink
 
 _SAME = 0.5
 """Minimum intersection over union at which a region matches a proposal."""
+
+_INSET = 0.3
+"""Maximum area of an inset, as a fraction of the panel around it."""
+_INSIDE = 0.9
+"""Minimum fraction of an inset that is in the panel around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,21 @@ def agreement(regions: Iterable[Cut], proposed: Sequence[Proposed]) -> dict[Cut,
 
 
 def partition(proposed: Sequence[Proposed], count: int) -> list[Cut]:
-    """Return the ``count`` most confident proposals if they do not overlap, else none."""
+    """Return the ``count`` most confident proposals if they do not overlap, else none.
+
+    A small one may be inside a large one, as an inset.
+    """
     chosen = [one.box for one in proposed[:count]]
     clear = all(
-        iou(Box(*first), Box(*second)) < 0.05
+        _are_clear(Box(*first), Box(*second))
         for number, first in enumerate(chosen)
         for second in chosen[:number]
     )
     return chosen if clear and len(chosen) == count else []
+
+
+def _are_clear(first: Box, second: Box) -> bool:
+    """Return whether two boxes are beside each other, or one is an inset of the other."""
+    small, large = sorted((first, second), key=lambda box: box.area)
+    is_inset = small.area < _INSET * large.area and overlap(small, large) > _INSIDE * small.area
+    return is_inset or iou(first, second) < 0.05
