@@ -92,14 +92,12 @@ def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
 
 
 def _detector(folder: str) -> methods.Propose | None:
-    """Return the detector of a folder; without one the detector that biovl includes, if any."""
+    """Return the detector of a folder; without one the detector that biovl includes."""
     if folder == "none":
         return None
     from biovl.split.detector.detector import Detector
 
-    if folder:
-        return Detector.load(folder).propose
-    return Detector.builtin().propose if hasattr(Detector, "builtin") else None
+    return (Detector.load(folder) if folder else Detector.builtin()).propose
 
 
 def _drawn(options: argparse.Namespace) -> Iterator[Case]:

@@ -36,7 +36,7 @@ from biovl.pretrain.checks import check_run, check_settings
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.mixture import read_mixture
 from biovl.pretrain.models import describe
-from biovl.split.config import SplitConfig
+from biovl.split.config import NO_DETECTOR, SplitConfig
 from biovl.split.detector import config as detection
 
 Made = Mapping[str, Any]
@@ -51,7 +51,8 @@ def check_harvest(config: HarvestConfig, made: Made) -> None:
 def check_split(config: SplitConfig, made: Made) -> None:
     """Check that the figures and the detector exist."""
     _published(made, config.figures, "figures")
-    _published(made, config.detector, detection.KIND)
+    if config.detector != NO_DETECTOR:
+        _published(made, config.detector, detection.KIND)
 
 
 def check_annotate(config: AnnotateConfig, made: Made) -> None:

@@ -8,6 +8,9 @@ from biovl.core.workers import WorkerConfig
 
 Derivatives = Literal["all", "allowed"]
 
+NO_DETECTOR = "none"
+"""Setting ``detector`` of a run without one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting:
@@ -45,8 +48,9 @@ class SplitConfig:
     subsampling. Panels of other formats are stored as PNG."""
 
     detector: str = ""
-    """A detector published by train_detector, local or ``s3://``, whose boxes are proposed in
-    addition to those from gutters and labels. Empty: no detector."""
+    """A detector, whose boxes are proposed in addition to those from gutters and labels: a folder
+    published by train_detector, local or ``s3://``. Empty: the one that biovl includes; ``none``:
+    no detector."""
 
     workers: WorkerConfig = field(default_factory=WorkerConfig)
     """Resources of the task for each part."""

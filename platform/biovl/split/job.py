@@ -30,7 +30,7 @@ from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
-from biovl.split.config import SplitConfig
+from biovl.split.config import NO_DETECTOR, SplitConfig
 from biovl.split.detector import config as detection
 from biovl.split.rows import Propose, figure_of, split
 
@@ -66,10 +66,12 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
     if not names:
         raise ArtifactError(f"{config.figures} has no parts of figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
-    if config.detector:
-        read_manifest(config.detector, detection.KIND)
-        known = fingerprint(config.detector)
-        inputs.append(Input(name=detection.KIND, uri=config.detector, fingerprint=known))
+    if detector := _detector(config):
+        read_manifest(detector, detection.KIND)
+        # Where the package is installed is of no interest.
+        named = config.detector or "included in biovl"
+        known = fingerprint(detector)
+        inputs.append(Input(name=detection.KIND, uri=named, fingerprint=known))
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers", "may_be_empty"])
     published = job.find_published()
     if published is not None:
@@ -121,7 +123,7 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     name = names[number]
     unit, first = name.removeprefix(f"{_FIGURES}part-").removesuffix(".parquet").split("-")
     source, folder = Folder(config.figures), Draft(config.out).folder
-    how, propose = config.splitting(), _proposer(config) if config.detector else None
+    how, propose = config.splitting(), _proposer(config)
     seen: Counter[str] = Counter()
     with source.filesystem.open_input_file(source.at(name)) as stream:
         parts = pq.ParquetFile(stream)
@@ -140,9 +142,15 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     return {"file": panels.files[name], "seen": dict(seen)}
 
 
-def _proposer(config: SplitConfig) -> Propose:
+def _detector(config: SplitConfig) -> str:
+    """Return the folder of the detector; empty if there is none."""
+    return "" if config.detector == NO_DETECTOR else config.detector or str(detection.BUILTIN)
+
+
+def _proposer(config: SplitConfig) -> Propose | None:
     """Return the detector of this process, shared by all its tasks."""
-    return _loaded(config.detector, fingerprint(config.detector))
+    uri = _detector(config)
+    return _loaded(uri, fingerprint(uri)) if uri else None
 
 
 @functools.cache

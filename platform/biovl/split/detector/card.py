@@ -27,4 +27,6 @@ On figures drawn from seeds held out, at the score from which on boxes are belie
 {scores["threshold"]:g}, which was chosen on the same figures. It tells compound figures from \
 others in {scores["compound_accuracy"]:.1%} of them. **Figures of articles differ from drawn ones: \
 there it is worse.** Use it beside the cuts, labels and captions of `split`, not alone.
+
+Licence of the weights: Apache-2.0.
 """

@@ -1,6 +1,7 @@
 """Settings of a panel detector and of its training."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.workers import WorkerConfig
@@ -8,6 +9,9 @@ from biovl.sample.compound.strata import STRATA
 
 KIND = "detector"
 """Kind of the published folder, in its manifest."""
+
+BUILTIN = Path(__file__).with_name("builtin")
+"""Published folder of the detector that is part of the package."""
 
 STRIDE = 8
 """Input pixels per cell of the detector's output."""
@@ -94,7 +98,7 @@ class Optimisation:
     """Decoupled weight decay of AdamW."""
     clip_norm: float = 5.0
     """Maximum norm of the gradients."""
-    average_steps: int = 500
+    average_steps: int = 200
     """Steps over which the published weights are a moving average."""
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from biovl.core.artifacts import Folder, read_manifest, to_json
 from biovl.core.errors import ArtifactError
 from biovl.images.boxes import Proposal
 from biovl.split.detector.boxes import Maps, decode_boxes
-from biovl.split.detector.config import KIND
+from biovl.split.detector.config import BUILTIN, KIND
 from biovl.split.detector.fitting import square
 
 CONFIG, WEIGHTS = "config.json", "model.onnx"
@@ -60,17 +60,18 @@ class Detector:
                 f"{uri}/{WEIGHTS} differs from the published file: corrupt or replaced. Train it "
                 "again, or copy the folder again"
             )
-        return cls._of(data, _read(folder, CONFIG), uri)
-
-    @classmethod
-    def _of(cls, data: bytes, settings: bytes, described: str) -> "Detector":
         try:
-            values = json.loads(settings)
+            values = json.loads(_read(folder, CONFIG))
             size_px, threshold = int(values["size_px"]), float(values["threshold"])
             trust = float(values["trust"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"{described}/{CONFIG} is not a detector's: {error!r}") from error
-        return cls(onnx_run(data, f"{described}/{WEIGHTS}"), size_px, threshold, trust=trust)
+            raise ArtifactError(f"{uri}/{CONFIG} is not a detector's: {error!r}") from error
+        return cls(onnx_run(data, f"{uri}/{WEIGHTS}"), size_px, threshold, trust=trust)
+
+    @classmethod
+    def builtin(cls) -> "Detector":
+        """Load the detector that is part of the package."""
+        return cls.load(str(BUILTIN))
 
     def detect(self, pixels: np.ndarray, *, least: float | None = None) -> Detected:
         """Return the boxes of a figure above the threshold, and whether it is compound.

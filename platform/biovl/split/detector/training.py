@@ -4,7 +4,7 @@ Independent of Ray: the function that draws figures is an argument.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class DetectorTrainer:
         self.network.to(memory_format=torch.channels_last)
         self.averaged = AveragedModel(
             self.network,
-            multi_avg_fn=get_ema_multi_avg_fn(1 - 1 / config.optim.average_steps),
+            multi_avg_fn=_averaging(config.optim.average_steps),
             use_buffers=True,
         )
         self.is_bfloat16 = self.device.type == "cuda" or torch.cpu._is_amx_tile_supported()
@@ -132,6 +132,16 @@ class DetectorTrainer:
         self.averaged.load_state_dict(state["averaged"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.steps, self.scores = state["steps_done"], state["scores"]
+
+
+def _averaging(steps: int) -> Callable[[Any, Any, Any], None]:
+    """Return a function that averages weights over ``steps``, and over fewer at the beginning."""
+
+    def update(averaged: Any, current: Any, count: Any) -> None:
+        kept = min(1 - 1 / steps, (1 + float(count)) / (10 + float(count)))
+        get_ema_multi_avg_fn(kept)(averaged, current, count)
+
+    return update
 
 
 def learning_rate(optim: Optimisation, step: int) -> float:
