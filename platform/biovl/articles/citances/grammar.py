@@ -52,10 +52,12 @@ def references(sentence: str) -> list[FigureReference]:
     for match in patterns.HEAD.finditer(sentence):
         if match.start() >= position and len(found) < MOST:
             position = max(position, _read_head(sentence, match, position, found))
+    numbered = [match.start() for match in patterns.PLOS.finditer(sentence)]
+    if not (found or numbered):
+        return []
     known = SpanIndex(found, lambda pair: Span(pair[0].start, pair[0].end))
     position = 0
-    for match in patterns.PLOS.finditer(sentence):
-        start = match.start()
+    for start in numbered:
         if start >= position and len(found) < MOST and not known.overlapping(start, start + 1):
             position = _read_numbered(sentence, start, found)
     found.sort(key=lambda pair: (pair[0].start, pair[0].end))
@@ -193,12 +195,14 @@ def _read_panel_words(sentence: str, found: list[tuple[Item, Kind]]) -> None:
     """
     if len(found) == 1 and not found[0][0].panels:
         found[0][0].outer = ""
-    at = -1
+    if all(item.outer is None for item, _ in found):
+        return
+    at = 0
     for match in patterns.PANEL_WORD.finditer(sentence):
         while at + 1 < len(found) and found[at + 1][0].start <= match.start():
             at += 1
-        item = found[max(at, 0)][0] if found else None
-        if item is None or item.outer is None or match.start() < item.end:
+        item = found[at][0]
+        if item.outer is None or match.start() < item.end:
             continue
         reader = ListReader(sentence, is_plural=True)
         reader.items = [Item(item.figure, item.prefix, match.start(), match.end(), outer="")]
