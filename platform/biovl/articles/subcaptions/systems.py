@@ -82,6 +82,7 @@ def proposed(
             continue
         best = _around(best, systems)
         alike = [marker for marker in candidates if marker.kind == best.kind]
+        alike = sorted([*alike, *_in_other_case(candidates, best.kind)], key=lambda m: m.start)
         yield replace(best, markers=complete(caption, best.family, best.markers, alike))
 
 
@@ -125,6 +126,18 @@ def _systems(
                 systems.append(_scored(family, kind, chain, hints, len(caption)))
         if any(system.score >= _LEAST for system in systems):
             yield systems
+
+
+def _in_other_case(candidates: Sequence[Marker], kind: str) -> list[Marker]:
+    """Return later letters that are printed in the other case: ``(A, B) … (c) …``."""
+    other = {"upper": "lower", "lower": "upper"}.get(kind)
+    found = [
+        marker
+        for marker in candidates
+        if marker.kind == other and marker.starts and marker.family in ("bracket", "half")
+    ]
+    is_nested = any(marker.labels[0].index == 1 for marker in found)
+    return [] if is_nested else found
 
 
 def _alphabet(kind: str, hints: Collection[str]) -> set[int]:
