@@ -61,10 +61,6 @@ _LETTERS_ABOUT = re.compile(
     r"\b(?:letters?|superscripts?|lowercase|lanes?|letter codes?|marked|labell?ed as)[ :]{0,2}$",
     re.IGNORECASE,
 )
-_NAMED_SO = re.compile(
-    r"(?<![\w-])(?:groups?|types?|factor|vitamin|hepatitis|class|strain|sites?)[ :]{0,2}$",
-    re.IGNORECASE,
-)
 _OTHER_FIGURE = re.compile(r"\s?,?\s?(?:of|in)\s(?:the\s)?(?:Fig|fig|Supp|Table|Ref|ref\b)")
 # "i.e.," and "S.E.": the second letter stands at no start of a sentence.
 _INITIALS = re.compile(r"(?<![^\W\d_])[^\W\d_]\.\Z")
@@ -166,8 +162,6 @@ def _made(
     is_next = caption[start - 1 : start] == " " and caption[match.end() + 1 :][:1].isupper()
     if _FIGURE_BEFORE.search(before) and not is_next:
         return
-    if family != "bracket" and _NAMED_SO.search(before):
-        return
     if _OTHER_FIGURE.match(caption, match.end()):
         return
     for kind in kinds_of(match["list"]):
@@ -223,9 +217,6 @@ _VERB = re.compile(
 )
 
 
-_FOOTNOTE = re.compile(r"\s?(?:Significant(?:ly)?\s(?:diff|at)|[Pp]\s?[<=>])")
-
-
 def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marker]:
     bold_starts = {span.start for span in heavy.spans}
     brackets = {match.end() for match in re.finditer(r"\(", caption)} - bold_starts
@@ -243,8 +234,6 @@ def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marke
             continue
         family: Family = _STOPS.get(stop, "bare")
         rest = caption[match.end() : match.end() + 6].lstrip()
-        if _FOOTNOTE.match(caption, match.end()):
-            continue
         is_bold = heavy.cover(place)
         # "B scRNA-seq of …": capitals within a word count as well.
         is_capital = bool(rest) and (
