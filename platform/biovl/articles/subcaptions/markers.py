@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from biovl.articles.subcaptions.labels import DASH, LABEL, LIST, LabelValue, expand, kinds_of
+from biovl.articles.subcaptions.labels import DASH, LIST, LabelValue, expand, kinds_of
 from biovl.core.records import Span
 
 Family = Literal[
@@ -185,7 +185,7 @@ def _bracketed(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[
         tail = match["tail"]
         if caption[match.end() : match.end() + 1].isdigit():
             continue
-        if tail and re.search(rf"[;,]\s?{LABEL}\s?[,:=]\s[^\W\d_]", tail):
+        if tail and re.search(r"[;,]\s?[^\W\d_]\d?\s?[,:=]\s[^\W\d_]", tail):
             continue
         before = caption[max(0, match.start() - 3) : match.start()]
         # "f(z)", "As(V)", "poly(A)": a symbol with its argument; a word may be glued to its label.
