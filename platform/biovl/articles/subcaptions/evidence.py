@@ -82,7 +82,7 @@ def features(caption: str, marker: Marker, group: Group, expected: int) -> list[
         found.append("predicate behind")
     elif behind[1:2].isupper():
         found.append("capital behind")
-    if marker.labels[0].index > expected:
+    if is_single and marker.labels[0].index > expected:
         found.append("skips a letter")
     others = group.openings - marker.opens
     if not marker.opens and 0 < len(group.starts) - 1 <= 2 * others:
