@@ -139,7 +139,7 @@ def _content(article: etree._Element) -> ArticleContent:
             text.mark_all(caption.iter("sup"), text.SUP)
     mentions = cited_figures(article, places)
     language = article.get(_XML_LANG)
-    shared = _group_captions(places)
+    shared = _shared_texts(places)
     figures = [
         _figure(place, found, language, shared)
         for place, found in zip(places, mentions, strict=True)
@@ -169,16 +169,32 @@ def _move_floats(article: etree._Element) -> None:
         host.tail = tail
 
 
-def _group_captions(places: list[FigureContext]) -> dict[etree._Element, list[str]]:
-    """Return the captions of groups; none where its copies for all members are too long."""
-    members = Counter(place.group for place in places if place.group is not None)
-    captions = {
-        group: [text.with_marks(part) for part in group.findall("caption")] for group in members
+def _shared_texts(places: list[FigureContext]) -> dict[etree._Element, list[str]]:
+    """Return the captions of groups and the words of graphical abstracts, for all their figures.
+
+    None where the copies for all figures are too long.
+    """
+    members = Counter(
+        element
+        for place in places
+        for element in (place.group, place.abstract)
+        if element is not None
+    )
+    texts = {
+        element: [text.with_marks(part) for part in _shared_parts(element)] for element in members
     }
     return {
-        group: parts if sum(map(len, parts)) * members[group] <= MOST_TEXT else []
-        for group, parts in captions.items()
+        element: parts if sum(map(len, parts)) * members[element] <= MOST_TEXT else []
+        for element, parts in texts.items()
     }
+
+
+def _shared_parts(element: etree._Element) -> list[etree._Element]:
+    if element.tag == "fig-group":
+        return list(element.iterfind("caption"))
+    # A graphical abstract is described by the abstract's words.
+    is_drawn = element.get("abstract-type") in GRAPHICAL_ABSTRACTS
+    return [part for part in element if is_drawn and part.tag != "fig"]
 
 
 def _figure(
@@ -245,10 +261,7 @@ def _captions(
     parts += [text.with_marks(part) for part in own + legend]
     if any(parts) or place.abstract is None:
         return parts
-    # A graphical abstract is described by the abstract's words.
-    is_drawn = place.abstract.get("abstract-type") in GRAPHICAL_ABSTRACTS
-    words = [part for part in place.abstract if is_drawn and part.tag != "fig"]
-    return [text.with_marks(part) for part in words]
+    return shared[place.abstract]
 
 
 def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
@@ -313,14 +326,18 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
             continue
         if abstract.find(".//fig") is not None:
             continue
-        for graphic in abstract.iter("graphic"):
+        caption = plain(abstract)
+        graphics = list(abstract.iter("graphic"))
+        if len(caption) * len(graphics) > MOST_TEXT:
+            continue
+        for graphic in graphics:
             if href := graphic.get(_HREF):
                 found.append(
                     FigureContent(
                         key=graphic.get("id") or f"abstract{len(found) + 1}",
                         xml_id=graphic.get("id"),
                         kind="graphical-abstract",
-                        caption=plain(abstract),
+                        caption=caption,
                         graphics=[Graphic([href])],
                     )
                 )
