@@ -14,7 +14,8 @@ import numpy as np
 from biovl.images.panels.ink import Cut, Ink
 
 MAX_REGIONS = 1000
-"""Bounds the running time: figures with much text have very many gaps. Clean cuts are explored
+_FIRST_REGIONS, _REGIONS_PER_PANEL = 180, 40
+"""Bound the running time: figures with much text have very many gaps. Clean cuts are explored
 first. Above this number, regions with several labels are only cut in one way, between these."""
 
 _OVERTIME = 250
@@ -116,6 +117,7 @@ def regions_of(
     root = ink.trimmed((0, 0, ink.width, ink.height))
     if root is None:
         return {}
+    most = min(MAX_REGIONS, _FIRST_REGIONS + _REGIONS_PER_PANEL * (len(marks) + missing))
     found: dict[Cut, Region] = {}
     reached = 0
     queue = [(0.0, root)]
@@ -125,9 +127,9 @@ def regions_of(
             continue
         inside = tuple(mark for mark in marks if mark.within(box))
         partings: list[Parting] = []
-        if (len(inside) > 1 or missing) and reached < MAX_REGIONS:
+        if (len(inside) > 1 or missing) and reached < most:
             partings = _partings(ink, box, inside, axes, blind=missing > 0)
-        elif len(inside) > 1 and reached < MAX_REGIONS + _OVERTIME:
+        elif len(inside) > 1 and reached < most + _OVERTIME:
             every = _partings(ink, box, inside, axes, blind=False)
             partings = sorted(
                 (parting for parting in every if parting.divides(inside)), key=lambda p: p.cost
