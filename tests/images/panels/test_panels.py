@@ -138,6 +138,26 @@ def test_letters_of_an_axis_that_were_read_as_labels_do_not_cut_a_plot() -> None
     assert near(split_figure(page, labels=letters, expected=list("ABCD")), boxes, 0.8)
 
 
+def test_a_labelled_inset_is_a_panel_within_its_panel() -> None:
+    figure = make_compound(80_006, "insets")
+    labels = [
+        Label(panel.label, panel.label_box, 0.9)
+        for panel in figure.panels
+        if panel.label and panel.label_box
+    ]
+    found = split_figure(figure.pixels, labels=labels, expected=figure.labels)
+    boxes = {panel.label: panel.box for panel in found}
+    assert all(iou(boxes[panel.label], panel.box) > 0.5 for panel in figure.panels)
+
+
+def test_parts_of_one_image_are_cut_where_their_labels_imply_it() -> None:
+    boxes = grid(2, 2, gap=0)
+    page = paper(280, 280)
+    photograph(page, Box(0, 0, 280, 280))
+    labels = [at_corner(box, text) for box, text in zip(boxes, "ABCD", strict=True)]
+    assert near(split_figure(page, labels=labels, expected=list("ABCD")), boxes)
+
+
 def test_left_and_right_are_never_one_above_the_other() -> None:
     boxes = [Box(0, 0, 140, 140), Box(150, 0, 290, 140), Box(0, 190, 140, 330)]
     boxes.append(Box(150, 190, 290, 330))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biovl.images.panels.ink import Cut
+from biovl.images.panels.insets import may_hold
 from biovl.images.panels.proposals import Proposed, agreement, partition
 from biovl.images.panels.tree import Mark, Region, area
 
@@ -43,6 +44,15 @@ _SMALL, _TINY = 1.4, 2.0
 _STRIP = -0.4
 _STRIP_SIDE = 0.09
 _HOPELESS = 9.0
+_INSET = 1.5
+"""Cost of an inset."""
+
+_MOST_INSETS = 3
+"""Maximum number of insets of a panel."""
+
+_HOST = -2
+"""Instead of a parting: the region is a panel with insets."""
+
 _UNCUT = 0.5
 """Cost of a panel that a detector proposes without matching cuts."""
 
@@ -143,6 +153,7 @@ class Chooser:
         *,
         most: int,
         proposed: Sequence[Proposed] = (),
+        insets: Mapping[int, Cut] | None = None,
     ) -> None:
         """Prepare the selection.
 
@@ -152,7 +163,9 @@ class Chooser:
             count: Expected number of panels; 0 if unknown.
             most: Maximum number of panels.
             proposed: Panel proposals of a detector.
+            insets: Framed rectangles around labels, by their index.
         """
+        self.insets = insets or {}
         self.regions = regions
         self.marks = marks
         self.count = count
@@ -207,6 +220,7 @@ class Chooser:
     def _best_leaves(self, place: LabelOffset | None) -> list[Leaf]:
         best: dict[Cut, dict[int, _Best]] = {}
         pairs = [(box, mark) for box, region in self.regions.items() for mark in region.marks]
+        pairs += [(self.insets[m.index], m) for m in self.marks if m.index in self.insets]
         fits = self._fits(pairs, place)
         for box in reversed(self.regions):
             best[box] = self._ways(box, best, fits)
@@ -234,7 +248,10 @@ class Chooser:
         inside = len(self.regions[box].marks)
         missing = max(self.count - len(self.marks), 0) if self.marks else self.most
         low, high = max(1, inside - 1), min(inside + missing + (inside > 0), self.most)
-        ways = {1: _Best(self._leaf_value(box, fits), -1, 0)}
+        ways = {1: _Best(self._leaf_value(box, self.regions[box].marks, fits), -1, 0)}
+        host = self._host(box, fits)
+        if host is not None:
+            ways[inside] = host
         if self._is_strip(box):
             ways[0] = _Best(_STRIP, -1, 0)
         for at, parting in enumerate(self.regions[box].partings):
@@ -254,8 +271,26 @@ class Chooser:
         long = max(self.root[2] - self.root[0], self.root[3] - self.root[1])
         return not self.regions[box].marks and short < _STRIP_SIDE * long
 
-    def _leaf_value(self, box: Cut, fits: Fits) -> float:
-        inside = self.regions[box].marks
+    def _host(self, box: Cut, fits: Fits) -> _Best | None:
+        """Return a region as one panel with an inset for every label but one."""
+        marks = self.regions[box].marks
+        if not 1 < len(marks) <= _MOST_INSETS + 1:
+            return None
+        within = {
+            mark.index: self._leaf_value(self.insets[mark.index], (mark,), fits) - _INSET
+            for mark in marks
+            if mark.index in self.insets and may_hold(box, self.insets[mark.index])
+        }
+        best: _Best | None = None
+        for at, mark in enumerate(marks):
+            others = [other.index for other in marks if other is not mark]
+            if all(index in within for index in others):
+                value = self._leaf_value(box, (mark,), fits) + sum(within[i] for i in others)
+                if best is None or value > best.value:
+                    best = _Best(value, _HOST, at)
+        return best
+
+    def _leaf_value(self, box: Cut, inside: Sequence[Mark], fits: Fits) -> float:
         balance = _BALANCE if self.marks else _BALANCE_ALONE
         larger = math.log(area(box) / self.usual_area)
         value = -balance * abs(larger) - _TINY * max(0.0, -larger - _SMALL)
@@ -288,8 +323,14 @@ class Chooser:
         way = best[box][number]
         if number == 0:
             return []
+        marks = self.regions[box].marks
+        if way.parting == _HOST:
+            host = marks[way.first]
+            rest = [mark for mark in marks if mark is not host]
+            within = [Leaf(self.insets[mark.index], (mark,), _INSET) for mark in rest]
+            return [Leaf(box, (host,), cost), *within]
         if way.parting < 0:
-            return [Leaf(box, self.regions[box].marks, cost)]
+            return [Leaf(box, marks, cost)]
         parting = self.regions[box].partings[way.parting]
         return [
             *self._leaves(parting.first, way.first, best, parting.cost),

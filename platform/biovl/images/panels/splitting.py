@@ -14,6 +14,7 @@ from biovl.images.labels.reading import Label
 from biovl.images.matching import cut_axes, matched_names, reading_order
 from biovl.images.panels.choice import Chooser, Leaf, PanelChoice
 from biovl.images.panels.ink import Ink, ink_of
+from biovl.images.panels.insets import insets_of
 from biovl.images.panels.proposals import Proposed, proposed_in
 from biovl.images.panels.tree import Mark, regions_of
 
@@ -84,7 +85,8 @@ def _chosen(
         if not regions:
             return None
         most = min(count + 1, MOST_PANELS)
-        chooser = Chooser(regions, marks, count, most=most, proposed=proposed)
+        insets = insets_of(ink, marks)
+        chooser = Chooser(regions, marks, count, most=most, proposed=proposed, insets=insets)
         choices = [chooser.choose(), chooser.as_proposed()] if proposed else [chooser.choose()]
         for choice in choices:
             if best is None or choice.quality > best.quality:

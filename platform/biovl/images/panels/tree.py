@@ -46,6 +46,9 @@ _VALLEYS = 12
 _UNKNOWN = 1.6
 """Cost of a wide gap whose colour is not a background elsewhere."""
 
+_ABOVE = 0.2
+"""Minimum difference of this fraction from the median of all lines."""
+
 _IMPLIED = 3.4
 """Cost of a cut without a gap or seam, where the distance of labels from the edge implies it."""
 
@@ -225,7 +228,8 @@ def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
     for a, b in _runs(smooth == 0):
         width = (b - a) / unit
         add(a, b, _UNKNOWN + 0.9 / (1 + width * width))
-    for at in _peaks(jumps):
+    # In grain, the colour changes along all lines.
+    for at in _peaks(np.where(jumps > np.median(jumps) + _ABOVE, jumps, 0)):
         add(at + 1, at + 1, 1.2 + 5 * (1 - float(jumps[at])))
     return found
 
