@@ -27,6 +27,7 @@ _WEIGHT: dict[Family, float] = {
     "loose": 0.6,
     "word": 1.0,
 }
+_CLEAR: tuple[Family, ...] = ("bracket", "half", "panel")
 # Numerals mark steps and conditions more often than panels.
 _DOUBTFUL_KINDS = {"digit": 0.4, "roman": 0.5, "Roman": 0.6, "greek": 0.4}
 _LEAST = 1.5
@@ -154,7 +155,7 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
     if all(marker.family == "panel" for marker in chain):
         return True
     openings = chain if chain[0].kind == "digit" else chain[:2]
-    is_marked = all(m.bold or m.family in ("bracket", "half") for m in chain)
+    is_marked = all(m.bold or m.family in _CLEAR or m.kind == "greek" for m in chain)
     return is_marked and len(chain) > 1 and all(marker.starts for marker in openings)
 
 
@@ -190,6 +191,15 @@ def _around(best: System, systems: Sequence[System]) -> System:
 
 def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[Marker]:
     """Return the markers that form a run of labels from the alphabet's start."""
+    opening = [marker for marker in group if marker.starts]
+    indices = [label.index for marker in opening for label in marker.labels]
+    # "(A) … (E) … (H) …": some panels; no other letters start sentence after sentence.
+    if len(opening) > 2 and indices == sorted(set(indices)) and opening[0].family in _CLEAR:
+        own = [m for m in group if {label.index for label in m.labels} <= set(indices)]
+        has_gap = any(b > a + 2 for a, b in itertools.pairwise(indices))
+        is_later = all(marker.labels[0].index > 1 for marker in group)
+        if is_later or (has_gap and len(own) == len(group)):
+            return own
     places: dict[int, int] = {}
     for marker in group:
         for label in marker.labels:
