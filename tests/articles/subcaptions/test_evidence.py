@@ -27,6 +27,9 @@ from tests.articles.subcaptions.cases import read
         ("(1) Control cells. (2) Cells with the drug. (3) Washout.", "123"),
         ("The ten blocks (A2, B1, B2 and C1) of the area below.", ""),
         ("Voxels in the first (A&C) and second condition (B&D).", "ACBD"),
+        ("(E) Map of the genes. (G) Spectra of the cells. (H) Model. (I) Residuals.", "EGHI"),
+        ("(A) Map of the genes. (D) Spectra of the cells. (E) Model. (F) Residuals.", "ADEF"),
+        ("α, Plot of raised (right) and lowered genes (left). β, Scheme of the assay.", "αβ"),
         ("Panel 1: control. Panel 2: drug. Panel 3: washout.", "123"),
     ],
 )

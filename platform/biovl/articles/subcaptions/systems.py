@@ -29,7 +29,7 @@ _WEIGHT: dict[Family, float] = {
 }
 _CLEAR: tuple[Family, ...] = ("bracket", "half", "panel")
 # Numerals mark steps and conditions more often than panels.
-_DOUBTFUL_KINDS = {"digit": 0.4, "roman": 0.5, "Roman": 0.6, "greek": 0.4}
+_DOUBTFUL_KINDS = frozenset({"digit", "roman", "Roman", "greek"})
 _LEAST = 1.5
 _POINT = re.compile(r"\.\s[A-ZΑ-Ω]")
 _OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
@@ -279,8 +279,7 @@ def _scored(
     agreed = sum(hint.casefold() in folded for hint in hints) / len(hints) if hints else 0.0
     opening = sum(marker.opens for marker in chain) / len(chain)
     bold = sum(marker.bold for marker in chain) / len(chain)
-    trust = 1.0 if agreed else _DOUBTFUL_KINDS.get(kind, 1.0)
-    score = len(names) * _WEIGHT[family] * trust * (1 + 0.3 * opening + 0.3 * bold)
+    score = len(names) * _WEIGHT[family] * (1 + 0.3 * opening + 0.3 * bold)
     # A second pass over the labels ("A, C: ×100.") stands behind the first.
     score *= 1 - 0.25 * chain[0].start / max(length, 1)
     # "(a, b). Scans of a patient. a At first. b Later": one bracket names all, but splits nothing.
