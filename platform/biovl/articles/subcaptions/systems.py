@@ -195,11 +195,11 @@ def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[M
     indices = [label.index for marker in opening for label in marker.labels]
     # "(A) … (E) … (H) …": some panels; no other letters start sentence after sentence.
     if len(opening) > 2 and indices == sorted(set(indices)) and opening[0].family in _CLEAR:
-        own = [m for m in group if {label.index for label in m.labels} <= set(indices)]
+        named = [m for m in group if {label.index for label in m.labels} <= set(indices)]
         has_gap = any(b > a + 2 for a, b in itertools.pairwise(indices))
         is_later = all(marker.labels[0].index > 1 for marker in group)
-        if is_later or (has_gap and len(own) == len(group)):
-            return own
+        if is_later or (has_gap and len(named) == len(group)):
+            return named
     places: dict[int, int] = {}
     for marker in group:
         for label in marker.labels:
