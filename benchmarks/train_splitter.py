@@ -176,7 +176,7 @@ def weights_of(found: dict[str, list[Example]]) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, help="folder with cases/ and packages/")
-    parser.add_argument("--figures", type=int, default=40, help="drawn for each stratum")
+    parser.add_argument("--figures", type=int, default=16, help="drawn for each stratum")
     parser.add_argument("--labels", type=Path, default=WEIGHTS)
     parser.add_argument("--confidence", type=Path, default=confidence.WEIGHTS)
     options = parser.parse_args()
