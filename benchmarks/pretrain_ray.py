@@ -142,7 +142,7 @@ def _train(
     )
     marks: dict[str, Any] = {"wall": [], "cpu": [], "beside": [], "began": time.time()}
 
-    def batches(built: Any, steps_done: int) -> Generator[Batch]:
+    def batches(built: Any, steps_done: int, _: Callable[[], None]) -> Generator[Batch]:
         from pretrain_peers import batch_of
 
         some = [batch_of(built, "A", PAIRS // WORKERS, seed) for seed in range(4)]

@@ -32,7 +32,7 @@ def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_ch
     plan, workers = Plan.of(pairs, config.batch, config.epochs), Workers()
     Draft.begin(config.out, "model", {})
     callbacks = Callbacks(
-        batches=lambda built, steps: local_batches(config, plan, built, steps, workers),
+        batches=lambda built, steps, _: local_batches(config, plan, built, steps, workers),
         validate=lambda epoch, steps_done: None,
         say=print,
     )

@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +330,7 @@ def trained(settings: PretrainConfig, *, killed_at: int | None = None) -> dict[s
     """Train without Ray, go on from the last checkpoint, and return the weights at the end."""
     plan = Plan.of(read_mixture(settings).draws, settings.batch, settings.epochs)
 
-    def batches(built: Built, steps_done: int) -> Generator[Batch]:
+    def batches(built: Built, steps_done: int, _: Callable[[], None]) -> Generator[Batch]:
         for number, batch in enumerate(
             local_batches(settings, plan, built, steps_done, Workers()), steps_done
         ):
