@@ -82,6 +82,15 @@ def test_a_notice_has_the_seconds_that_are_left(metadata: Metadata) -> None:
     assert notice.seconds_left() == 0
 
 
+def test_the_service_is_not_asked_through_a_proxy(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    metadata.interrupt()
+    assert SpotNotice(metadata.address).seconds_left() is not None
+
+
 def test_a_token_that_is_no_longer_valid_is_replaced(metadata: Metadata) -> None:
     notice = SpotNotice(metadata.address)
     metadata.interrupt()

@@ -210,7 +210,11 @@ class _Saver:
             self._save()
 
     def save_if_asked(self) -> None:
-        """Save a checkpoint if a node is about to end, or the number of workers to change."""
+        """Save a checkpoint if a node is about to end, or the number of workers to change.
+
+        While a batch is awaited, the step before it has gradients but no update: weights are those
+        of the last step, only running averages of batch norm are one step ahead.
+        """
         if self._rank != 0:
             return
         if self._callbacks.save_requested():

@@ -32,6 +32,9 @@ _TOKEN_S = 21_600
 _TIMEOUT_S = 2.0
 _DRAIN_TIMEOUT_S = 60.0
 
+# The service answers for the machine that asks: through a proxy, for the proxy's.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
 _log = logging.getLogger(__name__)
 
 
@@ -78,7 +81,7 @@ class SpotNotice:
         request = urllib.request.Request(
             f"{self._address}/latest/{path}", method=method, headers=headers
         )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with _DIRECT.open(request, timeout=_TIMEOUT_S) as answer:
             text: str = answer.read().decode()
             return text
 

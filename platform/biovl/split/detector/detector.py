@@ -111,6 +111,7 @@ def onnx_run(data: bytes, described: str) -> Run:
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    # The errors of ONNX Runtime have no class in common.
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtifactError(f"{described} is no ONNX file of a detector: {reason}") from error
