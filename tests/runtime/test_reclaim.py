@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -131,6 +133,10 @@ def test_a_drain_that_fails_is_tried_again_and_a_silent_service_is_asked_more_ra
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A head without CPUs, and one machine that can be taken away."""
+    # Ray writes down there which cluster is the newest, and whoever starts joins it. Paths of
+    # sockets must be short.
+    own = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", own)
     # Machines inherit it. ``connect_ray`` turned the watcher off for this process's own Ray.
     monkeypatch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "1")
     monkeypatch.setenv("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", "0.5")
@@ -142,6 +148,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     found.shutdown()
     # Ray's nodes in this process take its SIGTERM for theirs.
     signal.signal(signal.SIGTERM, before)
+    shutil.rmtree(own, ignore_errors=True)
 
 
 @pytest.mark.ray
