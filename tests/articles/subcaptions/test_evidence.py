@@ -46,6 +46,18 @@ def test_roman_numerals_that_start_sentences_are_labels_beside_groups() -> None:
     ("caption", "expected"),
     [
         (
+            "Claims. (a)(c)(d) Mean claims on a ring (a), a star (c), and a lattice (d). (b) Claims of all.",
+            [
+                "Claims.",
+                "a,c,d: Mean claims on",
+                "a: a ring",
+                "c: a star",
+                "d: a lattice",
+                "b: Claims of all.",
+                "",
+            ],
+        ),
+        (
             "(A–C) Sections of (A) control, (B) sham and (C) treated bone. (D–E) Scans of (D) control and (E) treated bone.",
             [
                 "",

@@ -127,16 +127,19 @@ def _touches(kept: Sequence[Marker], other: Marker) -> bool:
 
 
 def with_ranges(caption: str, candidates: Sequence[Marker]) -> list[Marker]:
-    """Return candidates with ``(A) through (D)`` as one marker."""
+    """Return candidates with ``(A) through (D)`` and ``(a)(c)(d)`` as one marker."""
     groups: dict[tuple[Family, str], list[Marker]] = {}
     for marker in candidates:
         groups.setdefault((marker.family, marker.kind), []).append(marker)
-    joined = [m for group in groups.values() for m in _joined(caption, group, only_ranges=True)]
+    joined = [m for group in groups.values() for m in _joined(caption, group, only_lists=True)]
     return sorted(joined, key=lambda marker: (marker.start, -marker.end))
 
 
-def _joined(caption: str, markers: Sequence[Marker], *, only_ranges: bool = False) -> list[Marker]:
-    """Return the markers with ``(A) and (B)`` merged, and ``(C)–(E)`` expanded."""
+def _joined(caption: str, markers: Sequence[Marker], *, only_lists: bool = False) -> list[Marker]:
+    """Return the markers with ``(A) and (B)`` merged, and ``(C)–(E)`` expanded.
+
+    With ``only_lists``, only ranges and brackets without words between them are merged.
+    """
     joined: list[Marker] = []
     count = Counter(name for marker in markers for name in marker.names())
     for marker in markers:
@@ -147,7 +150,7 @@ def _joined(caption: str, markers: Sequence[Marker], *, only_ranges: bool = Fals
             if (
                 match is not None
                 and last.tail_start == last.end
-                and (is_range or not only_ranges)
+                and (is_range or not only_lists or not match[0].strip())
                 and (not is_range or marker.labels[0].index > last.labels[-1].index)
             ):
                 text = f"{last.labels[-1].name}-{marker.labels[0].name}" if match["range"] else ""
