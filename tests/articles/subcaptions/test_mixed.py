@@ -180,7 +180,29 @@ from tests.articles.subcaptions.cases import read
         ),
         (
             "Wild-type (A, C) and mutant (B, D) retina. Embryos in panels A and B face left.",
-            ["", "A,C: Wild-type", "B,D: mutant", "retina. Embryos in panels A and B face left."],
+            [
+                "",
+                "A,C: Wild-type",
+                "B,D: mutant",
+                "A,C,B,D: retina.",
+                "A,B: Embryos in panels A and B face left.",
+                "",
+            ],
+        ),
+        (
+            "Retina (A) and cornea (B) of mice. The arrow in B points to a lesion (dot in A). Note the pupil.",
+            [
+                "",
+                "A: Retina",
+                "B: cornea",
+                "A,B: of mice.",
+                "B: The arrow in B points to a lesion (dot in A).",
+                "Note the pupil.",
+            ],
+        ),
+        (
+            "The model is drawn both (A) as a net of genes and (B) as one of the sums.",
+            ["The model is drawn both", "A: as a net of genes", "B: as one of the sums.", ""],
         ),
         (
             "(A) Heart of type B mice. (B) Heart of group A mice.",

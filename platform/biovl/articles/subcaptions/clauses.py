@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
 from biovl.articles.subcaptions.systems import System
@@ -13,6 +14,7 @@ from biovl.articles.subcaptions.words import (
     CLAUSE,
     COMPARING,
     COMPLEMENT,
+    CONJUNCTION,
     JOINT_BEFORE,
     NOUN,
     POST_BEHIND,
@@ -26,6 +28,9 @@ from biovl.articles.subcaptions.words import (
     VERB,
 )
 from biovl.core.records import Span
+
+_NAMING = re.compile(rf"\b(?:in|for)\s(?P<noun>(?:the\s)?panels?\s)?\(?(?P<list>{LIST})(?![-–'′=])")
+"""A reference to panels: ``Arrows in panels A and B``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class _Reader:
         self.every = _names(self.markers)
         self.defined: set[str] = set()
         self.found: list[Segment] = []
+        self.apart: set[int] = set()
+        """Starts of sentences at the end that name the panels they are about."""
         self.current: tuple[str, ...] | None = None
         """Labels that apply to a following sentence without markers."""
         self.was_post = False
@@ -119,6 +126,8 @@ class _Reader:
             if before.rstrip()[-1:] in (";", ":"):
                 total += 2
             total += 1 if COMPLEMENT.search(before) else -1
+            # No text ends with a conjunction.
+            total += 2 * (CONJUNCTION.search(before) is not None)
         if total == 0 and inside:
             rest = self.caption[inside[-1].end : span.end]
             return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
@@ -331,7 +340,28 @@ class _Reader:
             is_about_it = len(labels) == 1 and ABOUT_IT.match(self.caption, span.start)
             labels = labels if is_about_it else None
             self.current = labels
-        self._add(span.start, span.end, labels)
+        is_scale = SCALE.match(self.caption, span.start) is not None
+        named = self._named(span) if is_last and not is_scale else ()
+        self._add(span.start, span.end, named or labels)
+        if named:
+            self.current = None
+            self.apart.add(span.start)
+
+    def _named(self, span: Span) -> tuple[str, ...]:
+        """Return the panels that a sentence without markers names: ``Arrows in A and B``.
+
+        References in brackets, ``(arrow in C)``, are only about a part of the sentence.
+        """
+        names: dict[str, None] = {}
+        for match in _NAMING.finditer(self.caption, span.start, span.end):
+            text, before = match["list"], self.caption[span.start : match.start()]
+            labels = [label.name for kind in kinds_of(text) for label in expand(text, kind)]
+            is_clear = text[0].isupper() or match["noun"] or len(labels) > 1
+            is_aside = before.count("(") > before.count(")") or COMPARING.search(before + "in ")
+            # "T, thymus; asterisks in D: …": abbreviations are explained for all panels.
+            if is_clear and not is_aside and (names or ";" not in before):
+                names |= dict.fromkeys(label for label in labels if label in self.every)
+        return tuple(names)
 
     def _free_the_end(self, after: int) -> None:
         """Make the sentences from the first one about the whole figure on apply to all panels."""
@@ -344,7 +374,10 @@ class _Reader:
                 )
                 if opening in self.caption[parts_start : segment.start]:
                     continue
-                self.found[at:] = [Segment(s.start, s.end, None) for s in self.found[at:]]
+                self.found[at:] = [
+                    s if s.start in self.apart else replace(s, labels=None, cuts=())
+                    for s in self.found[at:]
+                ]
                 return
 
     def _add(

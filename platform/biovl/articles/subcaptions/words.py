@@ -21,6 +21,7 @@ COMPLEMENT = re.compile(
     r"then|while|through|into|via|after|before|during|that|as|against|versus|vs\.?))\s?$",
     re.IGNORECASE,
 )
+CONJUNCTION = re.compile(r"\b(?:and|or|both|either|but|then)\s$", re.IGNORECASE)
 ASIDE = r"\s?(?:\([^()]{1,40}\)\s)?"
 VERBS = (
     r"shows?|showed|showing|demonstrates?|demonstrated|demonstrating|indicates?|indicated|"
