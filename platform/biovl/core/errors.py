@@ -29,6 +29,10 @@ class TrainingError(BiovlError):
     """A training run cannot continue: a restart would fail in the same way."""
 
 
+class RestartNeeded(BiovlError):
+    """The workers of a run must restart; the draft records what they then do differently."""
+
+
 class StorageError(BiovlError):
     """A disk or bucket fails: full, unavailable, access denied. Jobs resume once it works."""
 

@@ -177,7 +177,7 @@ class StepConfig:
 
     micro_batch: int | None = None
     """Pairs per forward pass of one worker; None: all of its pairs. With several micro-batches,
-    every pair has two forward passes (GradCache)."""
+    every pair has two forward passes (GradCache). A run that runs out of memory halves it."""
 
     text: Literal["packed", "chunked", "padded"] = "packed"
     """Batching of captions: ``packed``, concatenated without padding; ``chunked``, in chunks of

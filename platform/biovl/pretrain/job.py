@@ -25,6 +25,7 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
     describe_mixture,
@@ -212,7 +213,15 @@ def _publish(
             **mixture.counts(),
         },
         notes={
-            "computed": {name: how[name] for name in ("step", "data", "trouble")},
+            "computed": {
+                "step": {
+                    **how["step"],
+                    "micro_batch": read_micro_batch(draft, config.step.micro_batch),
+                },
+                "data": how["data"],
+                "trouble": how["trouble"],
+                "out_of_memory": read_halvings(draft),
+            },
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),

@@ -1,16 +1,17 @@
 """Training as a generator: one report per step. The caller decides when to save, log and stop."""
 
 import contextlib
+import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from biovl.core.errors import TrainingError
+from biovl.core.errors import ConfigError, RestartNeeded, TrainingError
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, TroubleConfig
 from biovl.pretrain.guard import Guard
@@ -20,6 +21,8 @@ from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
 from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Trainer:
         plan: Batch sizes and learning rates of all steps.
         device: Device of the model.
         workers: The process group; each worker calls the same methods at the same time.
+        halved: Called when a step ran out of memory, with the pairs of a micro-batch before and
+            from now on.
     """
 
     def __init__(
@@ -85,15 +90,24 @@ class Trainer:
         *,
         device: torch.device,
         workers: Workers,
+        halved: Callable[[int, int], None] = lambda before, after: None,
     ) -> None:
         self.steps_done = 0
+        self.micro_batch = config.step.micro_batch
+        """Pairs per forward pass of this worker; None: all of its pairs."""
         self.device = device
         self._config, self._plan, self._workers = config, plan, workers
-        self._model = model
+        self._model, self._halved = model, halved
         self._towers = towers.distributed(workers)
         self._optimizer = make_optimizer(model, config.optim)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._loss = LOSSES[config.step.loss]
+        self._statistics = [
+            buffer
+            for module in model.modules()
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+            for buffer in module.buffers()
+        ]
         self.guard = Guard(
             config.step.loss,
             warmup_pairs=config.optim.warmup_steps * plan.epochs[0][0],
@@ -108,22 +122,64 @@ class Trainer:
     def compute(self, batch: Batch) -> Tensor:
         """Compute the gradients of a step and return its loss, without synchronizing the device.
 
+        If memory runs out, the step is repeated with micro-batches of half the size: the gradient
+        is the same. A single worker repeats it at once. Of several, the others may already wait in
+        a collective: all of them must restart.
+
         Args:
             batch: This worker's share of the step's pairs, on the device.
+
+        Raises:
+            RestartNeeded: If memory runs out on one of several workers; ``halved`` was called.
+            ConfigError: If memory does not suffice for micro-batches of one pair.
         """
+        loss = self._compute(batch)
+        while loss is None:
+            self._halve(batch)
+            loss = self._compute(batch)
+        return loss
+
+    def _compute(self, batch: Batch) -> Tensor | None:
+        """Return the loss; None if memory ran out. Parameters and statistics are then unchanged."""
         self._optimizer.zero_grad(set_to_none=True)
         step = self._config.step
-        return gradients(
-            self._towers,
-            batch,
-            self.place.batch_pairs,
-            self._loss,
-            workers=self._workers,
-            micro_batch=step.micro_batch,
-            tile=step.loss_tile,
-            autocast=lambda: autocast(step.precision, self.device),
-            seed=(self._config.seed, self.steps_done, self._workers.rank),
-        )
+        before = [buffer.clone() for buffer in self._statistics]
+        try:
+            return gradients(
+                self._towers,
+                batch,
+                self.place.batch_pairs,
+                self._loss,
+                workers=self._workers,
+                micro_batch=self.micro_batch,
+                tile=step.loss_tile,
+                autocast=lambda: autocast(step.precision, self.device),
+                seed=(self._config.seed, self.steps_done, self._workers.rank),
+            )
+        except torch.OutOfMemoryError as error:
+            _log.debug("step %d: %s", self.steps_done + 1, error)
+        # After the block: until then the traceback of the error holds the activations.
+        self._optimizer.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        for buffer, value in zip(self._statistics, before, strict=True):
+            buffer.copy_(value)
+        return None
+
+    def _halve(self, batch: Batch) -> None:
+        """Halve the micro-batches."""
+        before = min(self.micro_batch or len(batch), len(batch))
+        if before == 1:
+            raise ConfigError(
+                f"step.micro_batch: step {self.steps_done + 1} of {self._plan.steps} runs out of "
+                "memory even with one pair per forward pass of a worker. Set "
+                "step.checkpoint_activations=true, a lower step.loss_tile or model.context_length, "
+                "or use GPUs with more memory; the same command then resumes the run"
+            )
+        after = -(-before // 2)
+        self._halved(before, after)
+        if self._workers.count > 1:
+            raise RestartNeeded(out_of_memory_line(self.steps_done + 1, before, after))
+        self.micro_batch = after
 
     def update(self, loss: Tensor) -> "Update":
         """Apply the gradients of ``compute``, and return the result.
@@ -209,6 +265,15 @@ def train(
             skipped=update.skipped,
         )
         last, waited_s = now, 0.0
+
+
+def out_of_memory_line(step: int, before: int, after: int) -> str:
+    """Return the message about a step that ran out of memory."""
+    return (
+        f"step {step} ran out of memory: it is repeated in micro-batches of {after:,} pairs per "
+        f"worker instead of {before:,}, and so are the following ones. Set "
+        f"step.micro_batch={after} in the next run"
+    )
 
 
 def _next(batches: Iterator[Batch], device: torch.device) -> Batch | None:

@@ -18,8 +18,16 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train, uses_bf16
+from biovl.pretrain.loop import (
+    StepReport,
+    Trainer,
+    allow_tf32,
+    out_of_memory_line,
+    train,
+    uses_bf16,
+)
 from biovl.pretrain.meter import Meter, StepRecord, memory_bytes
+from biovl.pretrain.micro_batch import read_micro_batch, record_halving
 from biovl.pretrain.models import build, describe
 from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.publishing import HARDWARE
@@ -76,6 +84,8 @@ def run(
 
     Raises:
         TrainingError: If the run diverged or collapsed. All workers raise it together.
+        RestartNeeded: If one of several workers ran out of memory: the draft records the size of
+            the micro-batches to use instead. Only this worker raises it.
         BiovlError: If an input of the run is unavailable.
     """
     _make_deterministic(config)
@@ -88,11 +98,30 @@ def run(
     )
     # Worker 0 decides, since other nodes may list the folder differently.
     last_good = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
-    steps_done = int(workers.sum(torch.tensor(last_good, device=device)))
+    micro_batch = read_micro_batch(draft, config.step.micro_batch) if workers.rank == 0 else 0
+    decided = torch.tensor([last_good, micro_batch or 0], device=device)
+    steps_done, micro_batch = workers.sum(decided).tolist()
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
     towers = towers_of(built, config.step, device, config.optim)
-    trainer = Trainer(towers, built.model, config, plan, device=device, workers=workers)
+
+    def record_halving_and_say(before: int, after: int) -> None:
+        step = trainer.steps_done + 1
+        record_halving(draft, config.step.micro_batch, step=step, before=before, after=after)
+        # Several workers restart, and the driver logs the reason.
+        if workers.count == 1:
+            callbacks.say(out_of_memory_line(step, before, after))
+
+    trainer = Trainer(
+        towers,
+        built.model,
+        config,
+        plan,
+        device=device,
+        workers=workers,
+        halved=record_halving_and_say,
+    )
+    trainer.micro_batch = micro_batch or None
     if steps_done:
         trainer.load(checkpoints.load(steps_done))
     if workers.rank == 0 and steps_done:

@@ -26,7 +26,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl.core.artifacts import Draft
-from biovl.core.errors import ConfigError, StorageError, TrainingError
+from biovl.core.errors import ConfigError, RestartNeeded, StorageError, TrainingError
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import worker_error
 from biovl.runtime.in_process import as_worker
@@ -71,6 +71,7 @@ def fit(
 
     Args:
         work: A module-level function. It starts in the driver's working folder, if that exists.
+            RestartNeeded, raised by any worker, restarts all of them and does not count as failure.
         arguments: Arguments of the function.
         place: A folder that all nodes can access, local or ``s3://``; Ray's files are in its draft.
         bounds: Minimum and maximum number of workers. With (0, 0) the function runs in this
@@ -137,6 +138,10 @@ def fit(
             return attempt()
         except failed as error:
             reason = worker_error(error, place)
+            # No failure: the worker that raises it limits how often it does.
+            if isinstance(reason, RestartNeeded):
+                say(f"restarting the workers: {reason}")
+                continue
             # A restart would fail with the same setting.
             if isinstance(reason, StorageError | ConfigError):
                 raise reason from error

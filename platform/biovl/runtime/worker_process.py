@@ -9,11 +9,17 @@ import ray
 _YOUNG_COLLECTIONS = 100
 """Of the second generation, before the garbage collector looks at all objects; Python's is 10."""
 
+ALLOC_CONF = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Variables with the settings of PyTorch's GPU allocator, which reads them on its first use: the
+current name, and a deprecated one."""
+
 _CLEANER = "ray.train.v2._internal.execution.controller.placement_group_cleaner"
 
 
 def begin() -> None:
     """Collect all garbage less often, and bind Ray Train's placement group cleaner to this Ray.
+
+    Sets up PyTorch's GPU allocator, too: see ``set_gpu_allocator``.
 
     Importing PyTorch and open_clip creates a million objects that stay. Looking at all of them
     takes a quarter of a second each time, and a fifth of a worker's start.
@@ -25,3 +31,17 @@ def begin() -> None:
     gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     os.environ.setdefault("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
     logging.getLogger(_CLEANER).setLevel(logging.ERROR)
+    set_gpu_allocator()
+
+
+def set_gpu_allocator() -> None:
+    """Let PyTorch's GPU allocator grow its segments, unless the user configured the allocator.
+
+    Batches differ in their number of tokens. Blocks of fixed size then fragment: memory is free,
+    but no block is large enough.
+
+    Source:
+        https://docs.pytorch.org/docs/stable/notes/cuda.html, ``expandable_segments``.
+    """
+    if not any(name in os.environ for name in ALLOC_CONF):
+        os.environ[ALLOC_CONF[0]] = "expandable_segments:True"
