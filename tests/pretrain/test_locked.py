@@ -11,10 +11,11 @@ from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
 from biovl.pretrain.flops import forward_cost
+from biovl.pretrain.locking import lock
 from biovl.pretrain.loop import Trainer, train
 from biovl.pretrain.losses import LOSSES
 from biovl.pretrain.memory import describe
-from biovl.pretrain.optimizer import layer_scales, lock, make_optimizer
+from biovl.pretrain.optimizer import layer_scales, make_optimizer
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.step import gradients
 from biovl.runtime.workers import Workers, share
@@ -23,11 +24,11 @@ from tests.pretrain.tiny_clip import gradients_of, pairs, piece, tiny_model, tow
 
 
 def locked_gradients(
-    locked: str, *, micro_batch: int | None = None, dropout: float = 0.0
+    locked: str, unlocked: int | None = None, *, micro_batch: int | None = None
 ) -> dict[str, Tensor]:
     """The gradients of this worker's share of nine pairs."""
-    model = tiny_model(dropout=dropout).double().train()
-    lock(model, OptimConfig(locked=locked))
+    model = tiny_model().double().train()
+    lock(model, OptimConfig(locked=locked, text_unlocked_layers=unlocked))
     workers = Workers.current()
     own = share(9, workers.rank, workers.count)
     towers = towers_of(model).distributed(workers)
@@ -53,10 +54,12 @@ def test_the_other_tower_gets_the_gradient_that_it_has_without_a_lock(
         torch.testing.assert_close(actual[name], grad, atol=1e-13, rtol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize("locked", ["image", "text"])
-def test_two_workers_with_a_locked_tower_have_the_gradient_of_one(locked: str) -> None:
-    expected = locked_gradients(locked)
-    for actual in in_group(2, locked_gradients, locked):
+@pytest.mark.parametrize(("locked", "unlocked"), [("text", None), ("both", 2)])
+def test_two_workers_with_locked_layers_have_the_gradient_of_one(
+    locked: str, unlocked: int | None
+) -> None:
+    expected = locked_gradients(locked, unlocked)
+    for actual in in_group(2, locked_gradients, locked, unlocked):
         assert actual.keys() == expected.keys()
         for name, grad in expected.items():
             torch.testing.assert_close(actual[name], grad, atol=1e-12, rtol=1e-11, msg=name)

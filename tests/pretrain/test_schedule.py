@@ -1,11 +1,13 @@
 """Where a step stands, and its learning rate: by hand, and as open_clip has it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from open_clip_train.scheduler import const_lr, cosine_lr
+from open_clip_train.scheduler import const_lr, const_lr_cooldown, cosine_lr
 
 from biovl.core.errors import ConfigError
-from biovl.pretrain.config import BatchConfig, OptimConfig
+from biovl.pretrain.config import BatchConfig, OptimConfig, tiny
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 
 
@@ -37,6 +39,64 @@ def test_the_learning_rate_is_that_of_open_clip(schedule: str) -> None:
     theirs = (cosine_lr if schedule == "cosine" else const_lr)(optimizer, 0.3, 7, 30)
     ours = [learning_rate(optim, plan, plan.place(step)) for step in range(30)]
     assert ours == pytest.approx([theirs(step) for step in range(30)], rel=1e-12)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.5])
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_the_cooldown_is_that_of_open_clip(epochs: int, power: float) -> None:
+    optim = OptimConfig(
+        peak_lr=0.3,
+        warmup_steps=7,
+        schedule="cooldown",
+        cooldown_epochs=epochs,
+        cooldown_power=power,
+        final_lr=0.02,
+    )
+    plan = Plan.of(100, BatchConfig(pairs=10), epochs=3)
+    optimizer = torch.optim.SGD([torch.zeros(1)])
+    theirs = const_lr_cooldown(optimizer, 0.3, 7, 30, 10 * epochs, power, 0.02)
+    ours = [learning_rate(optim, plan, plan.place(step)) for step in range(30)]
+    assert ours == pytest.approx([theirs(step) for step in range(30)], rel=1e-12)
+
+
+def test_a_cosine_ends_at_the_final_rate() -> None:
+    plan = Plan.of(100, BatchConfig(pairs=10), epochs=3)
+    place = replace(plan.place(29), pairs_before=plan.pairs)
+    optim = OptimConfig(peak_lr=0.3, warmup_steps=0, final_lr=0.1)
+    assert learning_rate(optim, plan, plan.place(15)) == pytest.approx(0.2)
+    assert learning_rate(optim, plan, place) == pytest.approx(0.1)
+
+
+def test_a_cooldown_of_larger_batches_begins_with_its_epochs() -> None:
+    optim = OptimConfig(peak_lr=1.0, warmup_steps=0, schedule="cooldown", cooldown_epochs=2)
+    plan = Plan.of(80, BatchConfig(pairs=10, later={2: 40}), epochs=4)
+    rates = [learning_rate(optim, plan, plan.place(step)) for step in range(plan.steps)]
+    assert rates == pytest.approx([1.0] * 16 + [1.0, 0.75, 0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"schedule": "cooldown"},
+        {"cooldown_epochs": 1},
+        {"schedule": "cooldown", "cooldown_epochs": 0},
+        {"schedule": "cooldown", "cooldown_epochs": 1, "cooldown_power": 0.0},
+        {"schedule": "constant", "final_lr": 1e-5},
+        {"final_lr": 1.0},
+        {"image_lr_factor": 0.0},
+        {"name": "lion"},
+        {"settings": {"betas": [0.9, 0.99]}},
+    ],
+)
+def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=list(wrong)[-1]):
+        OptimConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_cooldown_is_not_longer_than_the_run() -> None:
+    optim = OptimConfig(schedule="cooldown", cooldown_epochs=5)
+    with pytest.raises(ValueError, match="cooldown_epochs"):
+        replace(tiny(), epochs=4, optim=optim)
 
 
 def test_a_larger_batch_later_goes_down_the_same_curve_of_pairs_seen() -> None:

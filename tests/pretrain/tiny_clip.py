@@ -11,7 +11,9 @@ from biovl.pretrain.step import Towers
 IMAGE_PX, CONTEXT, WORDS = 8, 12, 50
 
 
-def tiny_model(*, dropout: float = 0.0, bias: float | None = None) -> CustomTextCLIP:
+def tiny_model(
+    *, dropout: float = 0.0, bias: float | None = None, layers: int = 1
+) -> CustomTextCLIP:
     torch.manual_seed(0)
     model = CustomTextCLIP(
         embed_dim=6,
@@ -19,7 +21,7 @@ def tiny_model(*, dropout: float = 0.0, bias: float | None = None) -> CustomText
             "image_size": IMAGE_PX,
             "patch_size": 4,
             "width": 16,
-            "layers": 1,
+            "layers": layers,
             "head_width": 8,
         },
         text_cfg={
@@ -27,7 +29,7 @@ def tiny_model(*, dropout: float = 0.0, bias: float | None = None) -> CustomText
             "vocab_size": WORDS,
             "width": 16,
             "heads": 2,
-            "layers": 1,
+            "layers": layers,
         },
         init_logit_bias=bias,
     )

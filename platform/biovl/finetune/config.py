@@ -1,8 +1,8 @@
 """Settings of finetune."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from biovl.benchmark.config import BenchmarkConfig, BenchmarkWorkers
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
@@ -23,14 +23,33 @@ VAL, TEST = "val", "test"
 class FinetuneOptim:
     """AdamW, with low learning rates for early layers. Decay to zero by a cosine."""
 
+    name: str = "adamw"
+    """The optimizer: ``adamw``, or one of timm, as in pretrain."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of an optimizer of timm."""
+
     peak_lr: float = 1e-5
     """Learning rate of the last blocks at the end of warm-up."""
 
-    layer_decay: float = 0.75
-    """Factor on the learning rate from each transformer block to the one before it, in (0, 1]."""
+    image_lr_factor: float = 1.0
+    """Factor on the learning rate of the image tower."""
 
-    locked: Literal["none", "image", "text"] = "none"
+    text_lr_factor: float = 1.0
+    """Factor on the learning rate of the text tower."""
+
+    layer_decay: float | tuple[float, float] = 0.75
+    """Factor on the learning rate from each transformer block to the one before it, in (0, 1]; in
+    both towers, or in the image and in the text tower."""
+
+    locked: Literal["none", "image", "text", "both"] = "none"
     """Tower that is not trained."""
+
+    image_unlocked_groups: int | None = None
+    """Last groups of layers of a locked image tower that are trained, as in pretrain."""
+
+    text_unlocked_layers: int | None = None
+    """The same for a locked text tower."""
 
     warmup: float = 0.1
     """Share of the steps in which the learning rate rises, in [0, 1)."""
@@ -45,12 +64,13 @@ class FinetuneOptim:
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup must be in [0, 1), got {self.warmup}")
         # Checks the settings that it shares with pretrain.
-        OptimConfig(
-            peak_lr=self.peak_lr,
-            weight_decay=self.weight_decay,
-            clip_grad_norm=self.clip_grad_norm,
-            layer_decay=self.layer_decay,
-        )
+        self.in_pretrain(0)
+
+    def in_pretrain(self, steps: int) -> OptimConfig:
+        """Return the settings of pretrain for a run of this number of steps."""
+        shared = {item.name: getattr(self, item.name) for item in fields(self)}
+        warmup_steps = round(shared.pop("warmup") * steps)
+        return OptimConfig(**shared, warmup_steps=warmup_steps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from biovl.finetune.merge_job import Merger
 from biovl.finetune.selection import Judgement, Selection, judge, points_of, select
 from biovl.models.weight_files import local_copy
 from biovl.pretrain import job as pretrain_job
-from biovl.pretrain.config import MAY_CHANGE, OptimConfig, PretrainConfig, ValidationConfig
+from biovl.pretrain.config import MAY_CHANGE, PretrainConfig, ValidationConfig
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
@@ -150,7 +150,6 @@ def _training(
     config: FinetuneConfig, settings: Mapping[str, Any], pairs: Mapping[str, int]
 ) -> PretrainConfig:
     """Return the run of pretrain."""
-    optim = config.optim
     steps = config.epochs * (pairs["train"] // config.batch.pairs)
     return PretrainConfig(
         corpus=config.corpus,
@@ -158,14 +157,7 @@ def _training(
         model=Plugin("open_clip", settings),
         epochs=config.epochs,
         batch=config.batch,
-        optim=OptimConfig(
-            peak_lr=optim.peak_lr,
-            warmup_steps=round(optim.warmup * steps),
-            weight_decay=optim.weight_decay,
-            clip_grad_norm=optim.clip_grad_norm,
-            locked=optim.locked,
-            layer_decay=optim.layer_decay,
-        ),
+        optim=config.optim.in_pretrain(steps),
         step=config.step,
         data=config.data,
         validation=ValidationConfig(gpus=config.workers.gpus and 1, cpus=config.workers.cpus),

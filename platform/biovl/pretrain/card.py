@@ -1,5 +1,6 @@
 """The model card, ``README.md``: the model, its training data, scores and usage."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from biovl.core import config as configs
 from biovl.core.markdown import percent, table
 from biovl.models.builders.open_clip import Described
 from biovl.pretrain.card_sections import data_sections, hub_license, scores_section
-from biovl.pretrain.config import BatchConfig, PretrainConfig
+from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
 from biovl.pretrain.memory import describe
 from biovl.pretrain.mixture import Mixture
 
@@ -223,19 +224,36 @@ def _training(
         ["epochs", str(config.epochs)],
         ["batch", ", ".join(batches)],
         ["loss", loss],
-        [
-            "optimiser",
-            f"AdamW, betas {optim.betas[0]:g} and {optim.betas[1]:g}, decay {optim.weight_decay:g}",
-        ],
-        [
-            "learning rate",
-            f"{optim.peak_lr:g} after {optim.warmup_steps:,} steps of warm-up, {optim.schedule}",
-        ],
+        ["optimiser", _optimizer(optim)],
+        ["learning rate", _learning_rate(optim)],
         *_measured(rows),
     ]
     if hardware:
         facts.append(["hardware", hardware])
     return f"## Training\n\nBy {code}.\n\n{table(['', ''], facts)}"
+
+
+def _optimizer(optim: OptimConfig) -> str:
+    if optim.name == "adamw":
+        name = f"AdamW, betas {optim.betas[0]:g} and {optim.betas[1]:g}"
+    else:
+        settings = [f"{name}={json.dumps(value)}" for name, value in optim.settings.items()]
+        name = ", ".join([f"`{optim.name}`", *settings])
+    return f"{name}, decay {optim.weight_decay:g}"
+
+
+def _learning_rate(optim: OptimConfig) -> str:
+    shape: str = optim.schedule
+    if optim.cooldown_epochs is not None:
+        shape = f"constant, cooled down in the last {optim.cooldown_epochs} epochs"
+    end = f" to {optim.final_lr:g}" if optim.final_lr else ""
+    factors = "".join(
+        f", times {factor:g} in the {tower} tower"
+        for tower, factor in (("image", optim.image_lr_factor), ("text", optim.text_lr_factor))
+        if factor != 1
+    )
+    warmup = f"{optim.warmup_steps:,} steps of warm-up"
+    return f"{optim.peak_lr:g} after {warmup}, {shape}{end}{factors}"
 
 
 def _measured(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

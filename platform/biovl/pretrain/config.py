@@ -91,7 +91,15 @@ class MixtureConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """AdamW and its learning rate schedule. Defaults are BiomedCLIP's (supplementary table 9)."""
+    """Optimizer and learning rate schedule. Defaults are BiomedCLIP's (supplementary table 9)."""
+
+    name: str = "adamw"
+    """``adamw``, or any optimizer of timm by its name there: ``timm/lion``, ``timm/adafactorbv``,
+    ``timm/nadamw``, ``timm/muon`` …"""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of an optimizer of timm: ``{"betas": [0.95, 0.98]}``. Others have timm's
+    defaults."""
 
     peak_lr: float = 5e-4
     """Learning rate at the end of warm-up."""
@@ -100,14 +108,25 @@ class OptimConfig:
     """Length of the linear warm-up, in steps of the first batch size. It is counted in pairs: a
     larger ``batch.later`` does not prolong it."""
 
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate after warm-up: ``cosine`` decays it to zero at the last pair, ``constant``
-    leaves it at ``peak_lr``."""
+    schedule: Literal["cosine", "constant", "cooldown"] = "cosine"
+    """Learning rate after warm-up: ``cosine`` decays it to ``final_lr`` at the last pair,
+    ``constant`` leaves it at ``peak_lr``, ``cooldown`` leaves it there until the last
+    ``cooldown_epochs``, and then decays it to ``final_lr`` (open_clip's ``const-cooldown``)."""
+
+    final_lr: float = 0.0
+    """Learning rate at the end of ``cosine`` and ``cooldown``."""
+
+    cooldown_epochs: int | None = None
+    """Epochs of the decay of ``cooldown``."""
+
+    cooldown_power: float = 1.0
+    """Exponent of the decay of ``cooldown``; 1: linear."""
 
     betas: tuple[float, float] = (0.9, 0.98)
-    """AdamW's coefficients of the running averages of the gradient and its square, in [0, 1)."""
+    """Coefficients of the running averages of the gradient and its square, in [0, 1). For
+    ``adamw`` only."""
     eps: float = 1e-6
-    """AdamW's term added to the denominator for numerical stability."""
+    """Term added to the denominator for numerical stability. For ``adamw`` only."""
     weight_decay: float = 0.2
     """Decoupled weight decay of matrices; biases, norms and ``logit_scale`` are not decayed."""
 
@@ -117,19 +136,54 @@ class OptimConfig:
     clip_grad_norm: float | None = None
     """Maximum norm of the gradient of all parameters together; None: no clipping."""
 
-    locked: Literal["none", "image", "text"] = "none"
+    locked: Literal["none", "image", "text", "both"] = "none"
     """Tower that is not trained: it keeps its weights, without dropout and with its batch-norm
-    statistics (LiT, arXiv:2111.07991, locks the image tower)."""
+    statistics (LiT, arXiv:2111.07991, locks the image tower). ``both`` needs unlocked groups."""
 
-    layer_decay: float = 1.0
+    image_unlocked_groups: int | None = None
+    """Last groups of layers of a locked image tower that are trained: open_clip's
+    ``--lock-image-unlocked-groups``. The last group of open_clip's own towers is their projection.
+    That of timm's is their norm, or their head; the projection after it is always trained, with 0
+    too. None: nothing of the tower is trained."""
+
+    text_unlocked_layers: int | None = None
+    """The same for a locked text tower: open_clip's ``--lock-text-unlocked-layers``. In a
+    transformers tower the projection is always trained, with 0 too. None: nothing of the tower is
+    trained."""
+
+    lock_layer_norm: bool = True
+    """Whether layer norms in the locked layers of a transformers text tower are locked as well, as
+    with open_clip's ``--lock-text-freeze-layer-norm``."""
+
+    image_lr_factor: float = 1.0
+    """Factor on the learning rate of the image tower."""
+
+    text_lr_factor: float = 1.0
+    """Factor on the learning rate of the text tower."""
+
+    layer_decay: float | tuple[float, float] = 1.0
     """Factor on the learning rate from each transformer block to the one before it, in (0, 1], in
-    both towers; 1: the same rate everywhere. Layers after the last block have the full rate,
-    embeddings the lowest. Fine-tuning with 0.6 to 0.9 changes early layers little (BEiT,
-    arXiv:2106.08254)."""
+    both towers, or in the image and in the text tower; 1: the same rate everywhere. Layers after
+    the last block have the full rate, embeddings the lowest. Fine-tuning with 0.6 to 0.9 changes
+    early layers little (BEiT, arXiv:2106.08254)."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.layer_decay <= 1:
+        if self.name != "adamw" and not self.name.startswith("timm/"):
+            raise ValueError(f"name is adamw or timm/NAME, got {self.name!r}")
+        if self.settings and self.name == "adamw":
+            raise ValueError(
+                "settings are those of an optimizer of timm; adamw has betas, eps and weight_decay"
+            )
+        self._check_schedule()
+        self._check_locked()
+        if not all(0 < decay <= 1 for decay in self.layer_decays):
             raise ValueError(f"layer_decay must be in (0, 1], got {self.layer_decay}")
+        if min(self.image_lr_factor, self.text_lr_factor) <= 0:
+            raise ValueError(
+                "image_lr_factor and text_lr_factor must be positive, got "
+                f"{self.image_lr_factor} and {self.text_lr_factor}; locked=image or text does not "
+                "train a tower"
+            )
         if self.peak_lr <= 0 or self.eps <= 0:
             raise ValueError("peak_lr and eps must be positive")
         if self.warmup_steps < 0 or self.weight_decay < 0:
@@ -138,6 +192,44 @@ class OptimConfig:
             raise ValueError(f"betas must be in [0, 1), got {self.betas}")
         if self.clip_grad_norm is not None and self.clip_grad_norm <= 0:
             raise ValueError(f"clip_grad_norm must be positive, got {self.clip_grad_norm}")
+
+    @property
+    def layer_decays(self) -> tuple[float, float]:
+        """``layer_decay`` of the image and of the text tower."""
+        decay = self.layer_decay
+        return decay if isinstance(decay, tuple) else (decay, decay)
+
+    def _check_schedule(self) -> None:
+        if not 0 <= self.final_lr < self.peak_lr:
+            raise ValueError(f"final_lr must be in [0, peak_lr), got {self.final_lr}")
+        if self.final_lr and self.schedule == "constant":
+            raise ValueError(f"final_lr={self.final_lr:g} needs schedule=cosine or cooldown")
+        if (self.schedule == "cooldown") != (self.cooldown_epochs is not None):
+            raise ValueError(
+                "schedule=cooldown and cooldown_epochs need each other, got "
+                f"schedule={self.schedule} and cooldown_epochs={self.cooldown_epochs}"
+            )
+        if self.cooldown_epochs is not None and self.cooldown_epochs < 1:
+            raise ValueError(f"cooldown_epochs must be positive, got {self.cooldown_epochs}")
+        if self.cooldown_power <= 0:
+            raise ValueError(f"cooldown_power must be positive, got {self.cooldown_power}")
+
+    def _check_locked(self) -> None:
+        unlocked = {
+            "image": ("image_unlocked_groups", self.image_unlocked_groups),
+            "text": ("text_unlocked_layers", self.text_unlocked_layers),
+        }
+        for tower, (name, count) in unlocked.items():
+            if count is not None and count < 0:
+                raise ValueError(f"{name} must not be negative, got {count}")
+            if count is not None and self.locked not in (tower, "both"):
+                raise ValueError(f"{name}={count} needs locked={tower} or both")
+        if self.locked == "both" and not any(count is not None for _, count in unlocked.values()):
+            raise ValueError(
+                "locked=both trains nothing; set image_unlocked_groups or text_unlocked_layers"
+            )
+        if not self.lock_layer_norm and self.text_unlocked_layers is None:
+            raise ValueError("lock_layer_norm=false needs text_unlocked_layers, which may be 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,6 +453,11 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ValueError(f"epochs must be positive, got {self.epochs}")
+        if (self.optim.cooldown_epochs or 0) > self.epochs:
+            raise ValueError(
+                f"optim.cooldown_epochs={self.optim.cooldown_epochs} is more than the "
+                f"{self.epochs} epochs of the run"
+            )
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
         if self.corpus is REQUIRED:

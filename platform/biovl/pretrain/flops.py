@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 TRAINING_PER_FORWARD = 3
 """The backward pass multiplies every matrix twice. Recomputation to save memory does not count: it
-is not work of the model. A locked tower has no backward pass."""
+is not work of the model. Locked layers have no backward pass."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class ForwardCost:
 
     text: TextCost
 
-    image_passes: int = TRAINING_PER_FORWARD
-    text_passes: int = TRAINING_PER_FORWARD
+    image_passes: float = TRAINING_PER_FORWARD
+    text_passes: float = TRAINING_PER_FORWARD
     """FLOPs of a training step of the tower, as a multiple of its forward pass."""
 
     def training(self, lengths_B: np.ndarray | Sequence[int]) -> np.ndarray:
@@ -102,9 +102,15 @@ def forward_cost(model: nn.Module) -> ForwardCost:
     )
 
 
-def _passes(tower: nn.Module) -> int:
-    is_trained = any(parameter.requires_grad for parameter in tower.parameters())
-    return TRAINING_PER_FORWARD if is_trained else 1
+def _passes(tower: nn.Module) -> float:
+    """Return the cost of a training step: less for locked layers, by their share of the weights."""
+    looked_up = {
+        id(part.weight) for part in tower.modules() if isinstance(part, nn.Embedding)
+    }  # They multiply nothing.
+    weights = [p for p in tower.parameters() if p.ndim > 1 and id(p) not in looked_up]
+    trained = sum(p.numel() for p in weights if p.requires_grad)
+    share = trained / max(sum(p.numel() for p in weights), 1)
+    return 1 + (TRAINING_PER_FORWARD - 1) * share
 
 
 def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:

@@ -283,6 +283,7 @@ def estimated(config: PretrainConfig) -> str:
         image_size=described.image_size,
         context=described.context_length,
         embed_dim=described.model_cfg["embed_dim"],
+        optim=config.optim,
     )
     # The index counts CLIP's tokens without start and end.
     lengths_N = text_tokens(config, mixture) + 2

@@ -14,15 +14,17 @@ from biovl.pretrain.activations import (
     image_activations,
     text_activations,
 )
+from biovl.pretrain.config import OptimConfig
 from biovl.pretrain.flops import ForwardCost, copied_to, forward_cost
+from biovl.pretrain.optimizer import ADAM_BYTES, state_bytes
 
 # Shapes: B pairs on a worker, N pairs on all workers, D embedding.
 
-STATE_BYTES = 16
-"""Bytes per parameter: itself, its gradient and Adam's two moments, all float32."""
+TRAINED_BYTES = 8
+"""Bytes per trained parameter, without the optimizer's: itself and its gradient, both float32."""
 
 LOCKED_BYTES = 4
-"""Bytes per parameter of a locked tower."""
+"""Bytes per locked parameter."""
 
 RESERVE_BYTES = 1.5e9
 """The CUDA context, cuBLAS workspace, gradient buckets of DDP."""
@@ -41,7 +43,10 @@ class ModelInfo:
     """Parameters outside the towers, such as ``logit_scale``."""
 
     locked_parameters: int = 0
-    """Parameters of a locked tower, which are among those above."""
+    """Parameters that are not trained, which are among those above."""
+
+    optimizer_bytes: float = ADAM_BYTES
+    """Bytes of the optimizer's state per trained parameter."""
 
     cost: ForwardCost
     image_size: int
@@ -67,7 +72,7 @@ class Memory:
     """Peak memory of one worker in a step, by purpose, in bytes."""
 
     weights: float
-    """Weights, gradients and Adam's state."""
+    """Weights, gradients and the optimizer's state."""
 
     activations: float
     """Tensors saved for the backward pass, with the copies of weights made by autocast."""
@@ -86,7 +91,14 @@ class Memory:
         return self.weights + step + self.reserve
 
 
-def describe(model: nn.Module, *, image_size: int, context: int, embed_dim: int) -> ModelInfo:
+def describe(
+    model: nn.Module,
+    *,
+    image_size: int,
+    context: int,
+    embed_dim: int,
+    optim: OptimConfig | None = None,
+) -> ModelInfo:
     """Return the description of an open_clip ``CustomTextCLIP``, on any device, also ``meta``."""
     # With trainable parameters: the saved tensors depend on them.
     empty: Any = copied_to(model, "meta", requires_grad=True)
@@ -114,6 +126,7 @@ def describe(model: nn.Module, *, image_size: int, context: int, embed_dim: int)
         text_parameters=of_text,
         other_parameters=_parameters(empty) - of_image - of_text,
         locked_parameters=sum(p.numel() for p in model.parameters() if not p.requires_grad),
+        optimizer_bytes=state_bytes(model, optim or OptimConfig()),
         cost=forward_cost(model),
         image_size=image_size,
         context=context,
@@ -162,8 +175,8 @@ def memory(
     if local < batch:
         loss += exchange_bytes(batch=batch, embed_dim=info.embed_dim)
     return Memory(
-        weights=info.parameters * STATE_BYTES
-        - info.locked_parameters * (STATE_BYTES - LOCKED_BYTES),
+        weights=info.locked_parameters * LOCKED_BYTES
+        + (info.parameters - info.locked_parameters) * (TRAINED_BYTES + info.optimizer_bytes),
         activations=kept,
         working=working,
         loss=loss,

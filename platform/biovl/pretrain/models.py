@@ -6,7 +6,8 @@ from biovl.core.plugins import Plugin
 from biovl.models import weight_files
 from biovl.models.builders.open_clip import Built, Described
 from biovl.pretrain.config import OptimConfig
-from biovl.pretrain.optimizer import layer_scales, lock
+from biovl.pretrain.locking import lock
+from biovl.pretrain.optimizer import make_optimizer
 
 _WEIGHTS = ("weights", "image_weights", "text_weights")
 
@@ -63,10 +64,10 @@ def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:
 
 
 def check_optimizer(described: Described, optim: OptimConfig) -> None:
-    """Lock the tower that is not trained, and check the factors on the learning rate.
+    """Lock what is not trained, and check the settings of the optimizer.
 
     Raises:
-        ConfigError: If ``layer_decay`` has no meaning for a tower.
+        ConfigError: If they do not fit the model.
     """
     lock(described.model, optim)
-    layer_scales(described.model, optim)
+    make_optimizer(described.model, optim)

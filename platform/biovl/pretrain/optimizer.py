@@ -1,17 +1,25 @@
-"""AdamW as in the papers, with weight decay for matrices only, and gradient clipping.
+"""AdamW as in the papers, or an optimizer of timm; weight decay for matrices only, clipping.
 
-For fine-tuning, a tower can be locked, and early blocks can have lower learning rates.
+Towers can have different learning rates, and early blocks lower ones.
 """
 
+import inspect
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+from timm.optim import (  # type: ignore[attr-defined]
+    create_optimizer_v2,
+    get_optimizer_class,
+    list_optimizers,
+)
 from torch import Tensor, nn
 
+from biovl.core.config import nearest
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import OptimConfig
+from biovl.pretrain.flops import copied_to
 from biovl.pretrain.step import MAX_LOGIT_SCALE, Towers
 
 _NEVER_DECAYED = ("bn", "ln", "bias", "logit_scale")
@@ -33,44 +41,44 @@ _INPUT = (
 )
 """Parts of names of parameters in front of the first block."""
 
+ADAM_BYTES = 8
+"""Bytes of AdamW's state per parameter: two moments, float32."""
+
 LR_SCALE = "lr_scale"
 """Entry of a parameter group: factor on the learning rate of the step."""
-
-
-def lock(model: Any, optim: OptimConfig) -> None:
-    """Freeze the parameters of the locked tower of an open_clip ``CustomTextCLIP``.
-
-    To call again after ``model.train()``, which would turn its dropout on.
-    """
-    if optim.locked != "none":
-        tower = model.visual if optim.locked == "image" else model.text
-        tower.requires_grad_(False).eval()
 
 
 def layer_scales(model: nn.Module, optim: OptimConfig) -> dict[str, float]:
     """Return the factor on the learning rate of every trainable parameter, by name.
 
+    It is that of the tower, times ``layer_decay`` for each block that follows.
+
     Raises:
         ConfigError: If a tower has no numbered blocks, so that ``layer_decay`` has no meaning.
     """
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    if optim.layer_decay == 1:
-        return dict.fromkeys(names, 1.0)
+    trained = {name: p.requires_grad for name, p in model.named_parameters()}
     scales: dict[str, float] = {}
-    for tower in ("visual.", "text."):
-        own = [name for name in names if name.startswith(tower)]
+    for tower, factor, decay in zip(
+        ("visual.", "text."),
+        (optim.image_lr_factor, optim.text_lr_factor),
+        optim.layer_decays,
+        strict=True,
+    ):
+        own = [name for name in trained if name.startswith(tower)]
+        if decay == 1 or not any(trained[name] for name in own):
+            scales |= dict.fromkeys(own, factor)
+            continue
         found = [match for name in own if (match := _BLOCK.search(name))]
         blocks = [int(match[1]) for match in found]
-        stages = {match.string[: match.start(1)] for match in found}
-        if own and len(stages) != 1:
+        if len({match.string[: match.start(1)] for match in found}) != 1:
             raise ConfigError(
-                f"optim.layer_decay={optim.layer_decay:g}: the tower {tower.rstrip('.')!r} has no "
+                f"optim.layer_decay={decay:g}: the tower {tower.rstrip('.')!r} has no "
                 "single row of transformer blocks; set optim.layer_decay=1"
             )
-        depth = max(blocks, default=-1) + 1
+        depth = max(blocks) + 1
         for name in own:
-            scales[name] = optim.layer_decay ** (depth - _layer(name, depth))
-    return {name: scales.get(name, 1.0) for name in names}
+            scales[name] = factor * decay ** (depth - _layer(name, depth))
+    return {name: scales.get(name, 1.0) for name in trained if trained[name]}
 
 
 def _layer(name: str, depth: int) -> int:
@@ -96,10 +104,13 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
     return optim.decay_embeddings or not any(part in name for part in _EMBEDDINGS)
 
 
-def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
-    """Return AdamW over the trainable parameters, in the order of their names.
+def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
+    """Return the optimizer of the trainable parameters, in the order of their names.
 
     A group for each factor on the learning rate, with and without weight decay.
+
+    Raises:
+        ConfigError: If timm has no such optimizer, or it has no such settings.
     """
     scales = layer_scales(model, optim)
     named = [(name, p) for name, p in sorted(model.named_parameters()) if p.requires_grad]
@@ -112,7 +123,61 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
             {"params": decayed, "weight_decay": optim.weight_decay, LR_SCALE: scale},
             {"params": others, "weight_decay": 0.0, LR_SCALE: scale},
         ]
-    return torch.optim.AdamW(groups, lr=optim.peak_lr, betas=optim.betas, eps=optim.eps, fused=True)
+    if optim.name == "adamw":
+        return torch.optim.AdamW(
+            groups, lr=optim.peak_lr, betas=optim.betas, eps=optim.eps, fused=True
+        )
+    return _timm_optimizer(groups, optim)
+
+
+def _timm_optimizer(groups: list[dict[str, Any]], optim: OptimConfig) -> torch.optim.Optimizer:
+    name = optim.name.removeprefix("timm/")
+    known = [str(other) for other in list_optimizers() if _is_supported(str(other))]
+    if name not in known:
+        raise ConfigError(
+            f"optim.name: there is no optimizer {optim.name}; choose adamw, or timm/ and one of "
+            f"{', '.join(known)}{nearest(name, known)}"
+        )
+    # timm ignores some names that an optimizer does not have.
+    parameters = inspect.signature(get_optimizer_class(name, bind_defaults=False)).parameters
+    allowed = parameters.keys() - {"params", "lr", "weight_decay"}
+    for setting in optim.settings.keys() - allowed:
+        raise ConfigError(
+            f"optim.settings: {optim.name} has no {setting}; choose from "
+            f"{', '.join(sorted(allowed))}{nearest(setting, allowed)}"
+        )
+    try:
+        return create_optimizer_v2(groups, name, lr=optim.peak_lr, **optim.settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"optim.settings of {optim.name}: {error}") from error
+
+
+def state_bytes(model: nn.Module, optim: OptimConfig) -> float:
+    """Return the bytes of the optimizer's state per trained parameter. The model is not changed.
+
+    Counted in a step without data. Optimizers that read values in a step (AdamP, NovoGrad) count
+    as AdamW.
+    """
+    if optim.name == "adamw":
+        return ADAM_BYTES
+    empty = copied_to(model, "meta", requires_grad=True)
+    optimizer = make_optimizer(empty, optim)
+    trained = [parameter for parameter in empty.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.grad = torch.empty_like(parameter)
+    try:
+        optimizer.step()
+    except RuntimeError:
+        return ADAM_BYTES
+    tensors = [t for state in optimizer.state.values() for t in state.values()]
+    stored = sum(t.nbytes for t in tensors if isinstance(t, Tensor))
+    return stored / sum(parameter.numel() for parameter in trained)
+
+
+def _is_supported(name: str) -> bool:
+    # Kron draws random numbers that are not in its state, so that it cannot resume; AdaHessian
+    # needs second derivatives; the others need apex or bitsandbytes.
+    return not name.startswith(("kron", "adahessian", "fused", "bnb"))
 
 
 def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:

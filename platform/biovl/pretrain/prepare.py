@@ -10,7 +10,7 @@ from biovl.models.builders.open_clip import Built
 from biovl.models.towers import ImageTower, TextTower
 from biovl.pretrain.compiling import compile_blocks, compile_text
 from biovl.pretrain.config import OptimConfig, StepConfig
-from biovl.pretrain.optimizer import lock
+from biovl.pretrain.locking import lock
 from biovl.pretrain.step import Towers
 
 

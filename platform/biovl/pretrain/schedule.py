@@ -74,21 +74,28 @@ class Plan:
 def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:
     """Return the learning rate of a step.
 
-    For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then ``peak
-    / 2 * (1 + cos(pi * (k - warmup) / (steps - warmup)))``; with other batch sizes later, it
-    remains the same function of the number of pairs trained on.
+    For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then
+
+        cosine      final + (peak - final) / 2 * (1 + cos(pi * (k - warmup) / (steps - warmup)))
+        constant    peak
+        cooldown    peak, and in the last steps, of the epochs to cool down,
+                    final + (peak - final) * (1 - (k - start) / (steps - start)) ^ power
+
+    With other batch sizes later, it remains the same function of the number of pairs trained on.
 
     Source:
-        open_clip 3.3.0, ``open_clip_train/scheduler.py``.
+        open_clip 3.3.0, ``open_clip_train/scheduler.py``, whose cosine ends at 0.
     """
     warmup = optim.warmup_steps * plan.epochs[0][0]
-    pairs_before = place.pairs_before
-    if pairs_before < warmup:
-        return optim.peak_lr * min(1.0, (pairs_before + place.batch_pairs) / warmup)
+    done, peak, final = place.pairs_before, optim.peak_lr, optim.final_lr
+    if done < warmup:
+        return peak * min(1.0, (done + place.batch_pairs) / warmup)
     if optim.schedule == "constant":
-        return optim.peak_lr
-    return (
-        optim.peak_lr
-        * 0.5
-        * (1 + math.cos(math.pi * (pairs_before - warmup) / (plan.pairs - warmup)))
-    )
+        return peak
+    if optim.schedule == "cosine":
+        angle = math.pi * (done - warmup) / (plan.pairs - warmup)
+        return final + (peak - final) * 0.5 * (1 + math.cos(angle))
+    cooled = sum(size * steps for size, steps in plan.epochs[-(optim.cooldown_epochs or 0) :])
+    start = plan.pairs - cooled
+    left = 1 - max(done - start, 0) / cooled
+    return final + (peak - final) * math.pow(left, optim.cooldown_power)

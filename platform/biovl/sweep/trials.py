@@ -237,6 +237,7 @@ class _Known:
                 image_size=described.image_size,
                 context=described.context_length,
                 embed_dim=described.model_cfg["embed_dim"],
+                optim=config.optim,
             )
         return self._models[key]
 
