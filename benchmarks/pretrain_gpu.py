@@ -77,6 +77,15 @@ WAYS = (
 )
 
 
+DAY = (
+    "stock, bf16",
+    "ours, packed",
+    "ours, packed, compile",
+    "ours, packed, compile, in micro-batches",
+)
+"""The ways that ``gpu_day.py`` measures."""
+
+
 @dataclass(frozen=True)
 class _Measured:
     pairs: int
@@ -94,17 +103,42 @@ class _Measured:
 
 
 def gpu(
-    device: torch.device, *, names: list[str], ways: str, batch: int, is_tiny: bool
+    device: torch.device,
+    *,
+    names: list[str],
+    ways: str | tuple[str, ...],
+    batch: int,
+    is_tiny: bool,
+    loss: bool = True,
 ) -> dict[str, Any]:
-    """Print a table for each recipe and return its numbers."""
+    """Print a table for each recipe and return its numbers.
+
+    ``ways`` is a part of their names, or the names themselves.
+    """
     accelerator = hardware.detect(device)
     peak = None if accelerator is None else accelerator.peak_flops("bf16")
     found: dict[str, Any] = {}
     for name in names:
-        chosen = [way for way in WAYS if ways in way.name]
+        chosen = [
+            way for way in WAYS if (ways in way.name if isinstance(ways, str) else way.name in ways)
+        ]
         found[name] = _recipe(name, chosen, batch, device, peak, is_tiny=is_tiny)
-    found["loss"] = _loss(device, 64 if is_tiny else 4_096)
+    if loss:
+        found["loss"] = _loss(device, 64 if is_tiny else 4_096)
     return found
+
+
+def config_of(name: str) -> PretrainConfig:
+    """Return the configuration of a recipe, for no corpus."""
+    values = {**configs.recipe_settings(pretrain_config.RECIPES[name]()), "corpus": "", "out": ""}
+    config: PretrainConfig = configs.build(PretrainConfig, values)
+    return config
+
+
+def settings_of(name: str, *, is_tiny: bool) -> Mapping[str, Any]:
+    """Return the settings of a recipe's model; with ``is_tiny`` of one for a CPU."""
+    settings: Mapping[str, Any] = config_of(name).model.settings
+    return shrunk(settings) if is_tiny else settings
 
 
 def _recipe(
@@ -116,14 +150,11 @@ def _recipe(
     *,
     is_tiny: bool,
 ) -> dict[str, Any]:
-    values = {**configs.recipe_settings(pretrain_config.RECIPES[name]()), "corpus": "", "out": ""}
-    config = configs.build(PretrainConfig, values)
-    settings: Mapping[str, Any] = config.model.settings
-    if is_tiny:
-        settings = shrunk(settings)
+    config, settings = config_of(name), settings_of(name, is_tiny=is_tiny)
+    law = RECIPES.get(name, "A")
     goal = f"; goal {GOALS[name]:,} pairs/s on an H200" if name in GOALS else ""
     table = Table(
-        f"{name}{' (tiny)' if is_tiny else ''}, captions of law {RECIPES[name]}",
+        f"{name}{' (tiny)' if is_tiny else ''}, captions of law {law}",
         ["", "pairs", "ms", "spread", "pairs/s", "tokens/s", "MFU", "GiB", "x stock", "start s"],
         f"pairs: in a step; MFU: of bf16's dense peak; x stock: pairs/s over stock's in bf16{goal}",
     )
@@ -131,7 +162,7 @@ def _recipe(
     fits: dict[StepConfig, int] = {}
     for way in ways:
         try:
-            measured = _largest(config, settings, way, batch, fits, RECIPES[name], device)
+            measured = _largest(config, settings, way, batch, fits, law, device)
         except Exception as error:  # one way that fails shall not cost the others their numbers
             traceback.print_exc()
             table.row(f"{way.name}: {type(error).__name__}, see above")

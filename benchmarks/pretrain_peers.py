@@ -90,15 +90,20 @@ def batch_of(built: Built, law_name: str, count: int, seed: int = 0) -> Batch:
 
 def build(settings: Mapping[str, Any]) -> Built:
     """Return a model with random weights; what a tokenizer is needed for, an empty one does."""
+    with tempfile.TemporaryDirectory() as folder:
+        built: Built = models.build(configs.build(models.Config, offline(settings, folder)))
+        return built
+
+
+def offline(settings: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Return settings of a model without weights, with an empty tokenizer if it needs one."""
     plain = {name: value for name, value in settings.items() if name not in _WEIGHTS}
     hub_name = plain.get("text_cfg", {}).get("hf_model_name")
     if hub_name is None:
-        built: Built = models.build(configs.build(models.Config, plain))
-        return built
-    with tempfile.TemporaryDirectory() as folder:
-        kind = plain.get("text_transformer", {}).get("model_type", KNOWN[hub_name]["model_type"])
-        _save_tokenizer(folder, pad_id=50_283 if kind == "modernbert" else 0)
-        return models.build(configs.build(models.Config, {**plain, "tokenizer": folder}))
+        return plain
+    kind = plain.get("text_transformer", {}).get("model_type", KNOWN[hub_name]["model_type"])
+    _save_tokenizer(folder, pad_id=50_283 if kind == "modernbert" else 0)
+    return {**plain, "tokenizer": folder}
 
 
 def _save_tokenizer(folder: str, pad_id: int) -> None:
