@@ -165,7 +165,7 @@ class Ours:
     def steps(self, count: int) -> None:
         """Train for some steps."""
         some = itertools.islice(self._endless, count)
-        for _ in train(self._trainer, some, self._config.trouble):
+        for _ in train(self._trainer, some):
             pass
 
     def gradient(self) -> tuple[float, dict[str, Tensor]]:

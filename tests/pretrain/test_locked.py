@@ -87,7 +87,7 @@ def trained(optim: OptimConfig) -> tuple[CustomTextCLIP, CustomTextCLIP]:
         device=torch.device("cpu"),
         workers=Workers(),
     )
-    list(train(loop, (pairs(8, seed=number) for number in range(10)), config.trouble))
+    list(train(loop, (pairs(8, seed=number) for number in range(10))))
     return tiny_model(), model
 
 

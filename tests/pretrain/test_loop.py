@@ -3,10 +3,15 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from biovl.core.errors import TrainingError
 from biovl.core.plugins import Plugin
@@ -21,8 +26,10 @@ from biovl.pretrain.config import (
     TroubleConfig,
 )
 from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train
-from biovl.pretrain.optimizer import decays
+from biovl.pretrain.optimizer import apply_update, decays
 from biovl.pretrain.schedule import Plan, StepPosition
+from biovl.pretrain.step import Towers
+from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
 from tests.pretrain.tiny_clip import pairs, tiny_model, towers_of
 
@@ -48,19 +55,111 @@ def stream(start: int = 0, stop: int = 40) -> Iterator[Batch]:
     return (pairs(8, seed=number) for number in range(start, stop))
 
 
-def run(
-    loop: Trainer, batches: Iterator[Batch], config: PretrainConfig = CONFIG
-) -> list[StepReport]:
-    return list(train(loop, batches, config.trouble))
+def run(loop: Trainer, batches: Iterator[Batch]) -> list[StepReport]:
+    return list(train(loop, batches))
 
 
 def test_a_model_learns_which_caption_belongs_to_which_image() -> None:
     config = replace(CONFIG, epochs=8)
-    reports = run(trainer(config), stream(0, 160), config)
+    reports = run(trainer(config), stream(0, 160))
     # A model that knows nothing has ln 8 = 2.08.
     assert sum(report.loss for report in reports[-10:]) / 10 < 1.2
     assert [report.steps_done for report in reports] == list(range(1, 161))
     assert {len(report.lengths_B) for report in reports} == {8}
+
+
+def same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    # The learning rate in the groups of the optimizer is set before every step.
+    parts = [{**s, "optimizer": s["optimizer"]["state"]} for s in (one, other)]
+    leaves, others = map(tree_leaves, parts)
+    return len(leaves) == len(others) and all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(leaves, others, strict=True)
+    )
+
+
+def test_a_run_whose_results_are_read_a_step_later_is_the_same_at_every_report() -> None:
+    # As on a GPU, where the next step is computed before a result is read.
+    plain, ahead = trainer(dropout=0.2), trainer(dropout=0.2)
+    ahead.runs_ahead = True
+    for one, other in zip(train(plain, stream()), train(ahead, stream()), strict=True):
+        assert (one.steps_done, one.loss, one.lr) == (other.steps_done, other.loss, other.lr)
+        assert (one.grad_norm, one.logit_scale) == (other.grad_norm, other.logit_scale)
+        assert one.lengths_B.tolist() == other.lengths_B.tolist()
+        assert same_state(plain.state(), ahead.state())
+    assert ahead.steps_done == 40
+
+
+@pytest.mark.parametrize("runs_ahead", [False, True])
+def test_a_run_that_ends_at_a_bad_step_has_the_weights_of_before(runs_ahead: bool) -> None:
+    loop, states = trainer(), []
+    loop.runs_ahead = runs_ahead
+    gradient = loop._model.visual.conv1.weight.register_hook  # type: ignore[union-attr]
+    with pytest.raises(TrainingError, match=r"step 4 of 40: .*norm of the gradient nan"):
+        for report in train(loop, stream()):
+            states.append(loop.state())
+            # A run ahead has computed the gradient of the next step already.
+            if report.steps_done == (2 if runs_ahead else 3):
+                gradient(lambda grad: grad * math.nan)
+    assert loop.steps_done == 3
+    assert same_state(loop.state(), states[-1])
+    assert len(states) == 3
+
+
+class HostReads(TorchDispatchMode):
+    """Operations in order, and whether each brings values from the GPU to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, bool]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        reads = any(x.is_cuda for x in given) and any(
+            not x.is_cuda for x in tree_leaves(result) if isinstance(x, torch.Tensor)
+        )
+        self.seen.append((func.__name__, reads))
+        return result
+
+
+def test_the_host_reads_nothing_from_the_gpu_before_it_has_launched_the_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
+    with FakeTensorMode(), torch.device("cuda"), HostReads() as reads:
+        # A value that Python asks for would raise: fake tensors have none.
+        model = torch.nn.Linear(3, 4)
+        model.logit_scale = torch.nn.Parameter(torch.zeros(()))
+        towers = Towers(model, model, model.logit_scale)
+        plan = Plan.of(160, CONFIG.batch, CONFIG.epochs)
+        loop = Trainer(towers, model, CONFIG, plan, device=torch.device("cuda"), workers=Workers())
+        assert loop.runs_ahead
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        reads.seen.clear()
+        loop.update(torch.ones(()))
+    names = [name for name, _ in reads.seen]
+    first_read = [reads_value for _, reads_value in reads.seen].index(True)
+    # The last change of a weight is that of the scale on similarities.
+    assert names.index("_fused_adamw_.default") < names.index("where.self") + 1 < first_read
+    assert names[-1] == "copy_.default"
+
+
+@pytest.mark.parametrize(
+    "make", [partial(torch.optim.AdamW, fused=True), partial(torch.optim.SGD, momentum=0.9)]
+)
+def test_an_update_that_is_not_finite_changes_neither_weights_nor_state(make: Any) -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = make([weight], lr=0.1, weight_decay=0.2)
+    weight.grad = torch.tensor([0.5, 0.25])
+    apply_update(optimizer, torch.tensor(True))
+    before, weights = on_host(optimizer.state_dict()), weight.detach().clone()
+    assert not torch.equal(weights, torch.tensor([1.0, 2.0]))
+    weight.grad = torch.tensor([math.nan, 0.25])
+    apply_update(optimizer, torch.tensor(False))
+    assert torch.equal(weight, weights)
+    assert same_state({"optimizer": optimizer.state_dict()}, {"optimizer": before})
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])
@@ -104,7 +203,7 @@ def test_a_loss_that_is_no_number_is_passed_over_where_asked() -> None:
     before = loop.state()["model"]
     with torch.no_grad():
         loop._towers.logit_scale.fill_(math.nan)
-    reports = run(loop, stream(0, 3), config)
+    reports = run(loop, stream(0, 3))
     assert [report.skipped for report in reports] == [True] * 3
     assert loop.steps_done == 3
     after = loop.state()["model"]
@@ -117,7 +216,7 @@ def test_a_run_whose_every_step_is_passed_over_ends() -> None:
     with torch.no_grad():
         loop._towers.logit_scale.fill_(math.nan)
     with pytest.raises(TrainingError, match="100 steps"):
-        run(loop, stream(0, 160), config)
+        run(loop, stream(0, 160))
 
 
 def shuffled(batch: Batch, by: int) -> Batch:
@@ -134,9 +233,9 @@ def test_a_run_that_does_no_better_than_guessing_ends(
     config = replace(CONFIG, epochs=8, step=StepConfig(micro_batch=micro_batch))
     batches = [shuffled(pairs(8, seed=n), 1 + n % 7) for n in range(160)]
     with pytest.raises(TrainingError, match=r"\b8 .*2\.079"):
-        run(trainer(config), iter(batches), config)
+        run(trainer(config), iter(batches))
     patient = replace(config, trouble=TroubleConfig(collapsed=False))
-    assert len(run(trainer(patient), iter(batches), patient)) == 160
+    assert len(run(trainer(patient), iter(batches))) == 160
 
 
 def test_a_run_that_was_killed_after_its_loss_jumped_is_compared_with_what_it_was() -> None:
@@ -170,7 +269,7 @@ def test_fp32_on_gpus_is_that_of_open_clip_but_for_the_loss(
 def test_the_scale_on_similarities_stays_between_1_and_100() -> None:
     config = replace(CONFIG, optim=replace(CONFIG.optim, peak_lr=3.0, warmup_steps=0))
     config = replace(config, trouble=TroubleConfig(diverged=None))
-    scales = [report.logit_scale for report in run(trainer(config), stream(), config)]
+    scales = [report.logit_scale for report in run(trainer(config), stream())]
     assert 1 <= min(scales) <= max(scales) <= 100.001
 
 
@@ -202,6 +301,6 @@ def test_the_scale_that_is_reported_is_the_one_in_the_loss() -> None:
     config = replace(CONFIG, optim=replace(CONFIG.optim, peak_lr=0.1, warmup_steps=0))
     loop = trainer(config)
     before = float(loop.state()["model"]["logit_scale"].exp())
-    (report,) = run(loop, stream(0, 1), config)
+    (report,) = run(loop, stream(0, 1))
     assert report.logit_scale == pytest.approx(before)
     assert report.logit_scale != pytest.approx(float(loop.state()["model"]["logit_scale"].exp()))

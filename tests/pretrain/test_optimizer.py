@@ -35,7 +35,7 @@ def trainer(optim: OptimConfig) -> Trainer:
 
 def run(loop: Trainer, start: int, stop: int) -> list[float]:
     batches = (pairs(8, seed=number) for number in range(start, stop))
-    return [report.loss for report in train(loop, batches, loop._config.trouble)]
+    return [report.loss for report in train(loop, batches)]
 
 
 @pytest.mark.parametrize("name", FIELD)

@@ -47,7 +47,10 @@ class Batch:
         )
 
     def pinned(self) -> "Batch":
-        """Return the batch in pinned memory, for asynchronous copies to a GPU."""
+        """Return the batch in pinned memory, for asynchronous copies to a GPU.
+
+        What is in pinned memory already is not copied.
+        """
         return Batch(self.pixels_BHWC.pin_memory(), self.tokens_T.pin_memory(), self.lengths_B)
 
     def split(self, pairs: int) -> list["Batch"]:
@@ -56,3 +59,33 @@ class Batch:
         tokens = self.tokens_T.split([int(piece.sum()) for piece in lengths])
         pixels = self.pixels_BHWC.split(pairs)
         return [Batch(*piece) for piece in zip(pixels, tokens, lengths, strict=True)]
+
+
+class Copier:
+    """Copies batches to a GPU while it computes, on a stream of its own; on the CPU does nothing.
+
+    Args:
+        device: Device of the model.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def start(self, batch: Batch) -> Batch:
+        """Start to copy a batch, and return the copy, for ``wait``."""
+        if self._stream is None:
+            return batch
+        # Pinned memory is reused only after the copy: PyTorch records it with the stream.
+        with torch.cuda.stream(self._stream):
+            return batch.pinned().to(self._device)
+
+    def wait(self, batch: Batch) -> None:
+        """Let the computation that follows wait for the copy; the host does not wait."""
+        if self._stream is None:
+            return
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_stream(self._stream)
+        for values in (batch.pixels_BHWC, batch.tokens_T):
+            # Its memory is not reused for another copy before the computation has used it.
+            values.record_stream(computing)

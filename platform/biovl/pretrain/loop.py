@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 
 from biovl.core.errors import ConfigError, RestartNeeded, TrainingError
-from biovl.pretrain.batches import Batch
-from biovl.pretrain.config import PretrainConfig, TroubleConfig
+from biovl.pretrain.batches import Batch, Copier
+from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.guard import Guard
 from biovl.pretrain.losses import LOSSES
-from biovl.pretrain.optimizer import LR_SCALE, clamp_logit_scale, clip, make_optimizer
+from biovl.pretrain.optimizer import (
+    LR_SCALE,
+    apply_update,
+    clamp_logit_scale,
+    clip,
+    make_optimizer,
+)
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
 from biovl.runtime.checkpoints import on_host
@@ -60,11 +66,34 @@ class StepReport:
 class Update(NamedTuple):
     """Result of one optimizer update. Fields as in ``StepReport``."""
 
+    steps_done: int
+    place: StepPosition
     loss: float
     lr: float
     logit_scale: float
     grad_norm: float
     skipped: bool
+
+
+class _Pending:
+    """The loss, norm and scale of an update, on their way to the host."""
+
+    def __init__(self, steps_done: int, place: StepPosition, lr: float, values: Tensor) -> None:
+        self.steps_done, self.place, self.lr = steps_done, place, lr
+        self._values = values
+        self._copied: torch.cuda.Event | None = None
+        if values.is_cuda:
+            self._values = torch.empty_like(values, device="cpu", pin_memory=True)
+            self._values.copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        """Wait for the values and return them."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        values: list[float] = self._values.tolist()
+        return values
 
 
 class Trainer:
@@ -108,6 +137,11 @@ class Trainer:
             if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
             for buffer in module.buffers()
         ]
+        self._pending: _Pending | None = None
+        self._result: Update | None = None
+        self.runs_ahead = device.type == "cuda" and not self._statistics
+        """Whether the result of a step is read while the device computes the next one. Not with
+        batch norm: its running averages in a checkpoint would be those of the next step."""
         self.guard = Guard(
             config.step.loss,
             warmup_pairs=config.optim.warmup_steps * plan.epochs[0][0],
@@ -181,38 +215,62 @@ class Trainer:
             raise RestartNeeded(out_of_memory_line(self.steps_done + 1, before, after))
         self.micro_batch = after
 
-    def update(self, loss: Tensor) -> "Update":
-        """Apply the gradients of ``compute``, and return the result.
+    def update(self, loss: Tensor) -> None:
+        """Apply the gradients of ``compute``, unless loss or gradient is NaN or Inf.
 
-        Raises:
-            TrainingError: If loss or gradient is NaN or Inf and ``trouble.not_finite`` is ``stop``.
+        The device decides, and the host does not wait for it: ``take_result`` does.
         """
         norm = clip(self._parameters, self._config.optim.clip_grad_norm)
-        lr = learning_rate(self._config.optim, self._plan, self.place)
+        place = self.place
+        lr = learning_rate(self._config.optim, self._plan, place)
         for group in self._optimizer.param_groups:
             # Checkpoints of earlier versions have no factors.
             group["lr"] = lr * group.get(LR_SCALE, 1.0)
         scale = self._towers.logit_scale.detach().exp().reshape(())
-        # The one point of a step where the host synchronizes with the device.
-        loss_value, norm_value, scale_value = torch.stack(
-            [loss, norm.to(loss.dtype), scale.to(loss.dtype)]
-        ).tolist()
-        finite = math.isfinite(loss_value) and math.isfinite(norm_value)
-        if finite:
-            self._optimizer.step()
-            clamp_logit_scale(self._towers)
-        elif self._config.trouble.not_finite == "stop":
+        values = torch.stack([loss, norm.to(loss.dtype), scale.to(loss.dtype)])
+        is_finite = values[:2].isfinite().all()
+        apply_update(self._optimizer, is_finite)
+        clamp_logit_scale(self._towers, is_finite)
+        self.steps_done += 1
+        self._pending = _Pending(self.steps_done, place, lr, values)
+
+    def take_result(self) -> Update | None:
+        """Return the result of the last update once, after waiting for it; None the next time.
+
+        Raises:
+            TrainingError: If loss or gradient is NaN or Inf and ``trouble.not_finite`` is ``stop``;
+                ``steps_done`` and the weights are then those before that step. Or if the run
+                diverged or collapsed.
+        """
+        self._resolve()
+        result, self._result = self._result, None
+        return result
+
+    def _resolve(self) -> None:
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        steps_done, place, lr = pending.steps_done, pending.place, pending.lr
+        loss, norm, scale = pending.read()
+        is_finite = math.isfinite(loss) and math.isfinite(norm)
+        if not is_finite and self._config.trouble.not_finite == "stop":
+            self.steps_done = steps_done - 1
             raise TrainingError(
-                f"step {self.steps_done + 1} of {self._plan.steps}: the loss is {loss_value} and "
-                f"the norm of the gradient {norm_value}, at a learning rate of {lr:.3g}. Lower "
+                f"step {steps_done} of {self._plan.steps}: the loss is {loss} and "
+                f"the norm of the gradient {norm}, at a learning rate of {lr:.3g}. Lower "
                 "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip skips "
                 "such steps"
             )
-        self.steps_done += 1
-        return Update(loss_value, lr, scale_value, norm_value, not finite)
+        self.guard.add(loss, place, self._config.trouble, skipped=not is_finite)
+        self._result = Update(steps_done, place, loss, lr, scale, norm, not is_finite)
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of the training state on the host: later steps do not change it."""
+        """Return a copy of the training state on the host: later steps do not change it.
+
+        Raises:
+            TrainingError: As ``take_result``: the result of the last update is awaited first.
+        """
+        self._resolve()
         return {
             "steps_done": self.steps_done,
             "model": on_host(self._model.state_dict()),
@@ -230,41 +288,48 @@ class Trainer:
             self.guard.load(state["guard"])
 
 
-def train(
-    trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig
-) -> Iterator[StepReport]:
+def train(trainer: Trainer, batches: Iterator[Batch]) -> Iterator[StepReport]:
     """Run one step per batch and yield its report, until the batches end.
+
+    On a GPU the report of a step is yielded when the next one is running, but before it changes the
+    weights: ``trainer.state()`` is that after the reported step.
 
     Raises:
         TrainingError: If the run diverged or collapsed, as set in ``trouble``.
     """
-    last = time.monotonic()
-    batch = _next(batches, trainer.device)
-    waited_s = time.monotonic() - last
+    last, waited_s = time.monotonic(), 0.0
+    copier = Copier(trainer.device)
+    lengths_B = torch.empty(0)
+
+    def fetch() -> Batch | None:
+        nonlocal waited_s
+        requested_at = time.monotonic()
+        batch = next(batches, None)
+        waited_s += time.monotonic() - requested_at
+        return None if batch is None else copier.start(batch)
+
+    def reports() -> Iterator[StepReport]:
+        nonlocal last, waited_s
+        update = trainer.take_result()
+        if update is not None:
+            now = time.monotonic()
+            yield StepReport(
+                **update._asdict(), lengths_B=lengths_B, seconds=now - last, waited_s=waited_s
+            )
+            last, waited_s = now, 0.0
+
+    batch = fetch()
     while batch is not None:
-        place = trainer.place
+        copier.wait(batch)
         loss = trainer.compute(batch)
+        yield from reports()
         lengths_B = batch.lengths_B
         # While the device computes, the next batch is fetched and copied.
-        requested_at = time.monotonic()
-        batch = _next(batches, trainer.device)
-        waited_s += time.monotonic() - requested_at
-        update = trainer.update(loss)
-        trainer.guard.add(update.loss, place, trouble, skipped=update.skipped)
-        now = time.monotonic()
-        yield StepReport(
-            steps_done=trainer.steps_done,
-            place=place,
-            loss=update.loss,
-            lr=update.lr,
-            logit_scale=update.logit_scale,
-            grad_norm=update.grad_norm,
-            lengths_B=lengths_B,
-            seconds=now - last,
-            waited_s=waited_s,
-            skipped=update.skipped,
-        )
-        last, waited_s = now, 0.0
+        batch = fetch()
+        trainer.update(loss)
+        if not trainer.runs_ahead:
+            yield from reports()
+    yield from reports()
 
 
 def out_of_memory_line(step: int, before: int, after: int) -> str:
@@ -274,13 +339,6 @@ def out_of_memory_line(step: int, before: int, after: int) -> str:
         f"worker instead of {before:,}, and so are the following ones. Set "
         f"step.micro_batch={after} in the next run"
     )
-
-
-def _next(batches: Iterator[Batch], device: torch.device) -> Batch | None:
-    batch = next(batches, None)
-    if batch is None or device.type == "cpu":
-        return batch
-    return batch.pinned().to(device)
 
 
 def uses_bf16(precision: str, device: torch.device) -> bool:

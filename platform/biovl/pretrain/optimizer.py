@@ -189,7 +189,25 @@ def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     return norm
 
 
+def apply_update(optimizer: torch.optim.Optimizer, is_finite: Tensor) -> None:
+    """Update the weights if ``is_finite`` is true; otherwise change neither them nor the state.
+
+    A fused optimizer decides on the device; for others the host waits for the device.
+
+    Args:
+        optimizer: Its parameters have gradients.
+        is_finite: Whether loss and gradient are finite. Shape [], bool, on the device.
+    """
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        # As torch.amp.GradScaler does.
+        optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
+        optimizer.step()
+    elif is_finite:
+        optimizer.step()
+
+
 @torch.no_grad()
-def clamp_logit_scale(towers: Towers) -> None:
-    """Clamp the scale on similarities to 1 … 100."""
-    towers.logit_scale.clamp_(0, MAX_LOGIT_SCALE)
+def clamp_logit_scale(towers: Towers, is_finite: Tensor) -> None:
+    """Clamp the scale on similarities to 1 … 100, if ``is_finite`` is true. Shape [], bool."""
+    scale = towers.logit_scale
+    scale.copy_(torch.where(is_finite, scale.clamp(0, MAX_LOGIT_SCALE), scale))

@@ -156,9 +156,7 @@ def run(
         batches = callbacks.batches(built, steps_done, saver.save_if_asked)
         stack.callback(batches.close)
         watch = stack.enter_context(contextlib.closing(CompileWatch()))
-        for report in _note_failure(
-            train(trainer, batches, config.trouble), trainer, workers, draft
-        ):
+        for report in _note_failure(train(trainer, batches), trainer, workers, draft):
             watchdog.reset(f"running step {report.steps_done + 1}")
             if config.step.compile and workers.rank == 0:
                 for line in watch.messages():
