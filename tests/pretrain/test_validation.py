@@ -1,18 +1,27 @@
-"""Judging a checkpoint on pairs that may not be there."""
+"""Judging a checkpoint: on pairs that may not be there, and on other data."""
 
+import io
+import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 
+from biovl.benchmark import direct
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, TrainingError
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError, TrainingError
+from biovl.core.plugins import Plugin
+from biovl.core.shards import ShardWriter
+from biovl.models import encoder
 from biovl.pretrain import config as pretrain_config
+from biovl.pretrain.card_sections import scores_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
-from biovl.pretrain.validation import validate
+from biovl.pretrain.validation import TASKS, describe_scores, validate
 from biovl.runtime.checkpoints import Checkpoints
 
 
@@ -39,3 +48,92 @@ def test_a_split_of_which_nothing_can_be_read_is_named(
     checkpoints.wait()
     with pytest.raises(error, match=message):
         validate(config, 1, torch.device("cpu"))
+
+
+COLOURS = {"red": (200, 20, 10), "dark_blue": (10, 20, 90), "green": (10, 180, 30)}
+
+
+def png(colour: tuple[int, int, int], number: int = 0) -> bytes:
+    pixels = np.full((64, 64, 3), colour, np.uint8)
+    pixels[: 4 + number] = 255
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Class folders with four images each, and one file that is no image."""
+    for name, colour in COLOURS.items():
+        (tmp_path / "colours" / name).mkdir(parents=True)
+        for number in range(4):
+            (tmp_path / "colours" / name / f"{number}.png").write_bytes(png(colour, number))
+    (tmp_path / "colours/red/broken.png").write_bytes(b"no image")
+    return tmp_path / "colours"
+
+
+def write_val(corpus: Path) -> None:
+    (corpus / "val").mkdir(parents=True)
+    rows = []
+    with (corpus / "val/00000.tar").open("wb") as stream:
+        shard = ShardWriter(stream)
+        for number, (name, colour) in enumerate(COLOURS.items()):
+            about = json.dumps({"caption": name, "mentions": []}).encode()
+            files = {"png": png(colour), "txt": name.encode(), "json": about}
+            place = shard.add(f"p{number}", files)
+            rows.append((f"p{number}", "val", "val/00000.tar", place.offset, place.size, 2))
+        shard.finish()
+    names = "pair_id split shard offset size text_tokens".split()
+    pq.write_table(pa.table(list(zip(*rows, strict=True)), names), corpus / "index.parquet")
+
+
+def test_other_data_is_scored_as_by_the_published_model(tmp_path: Path, folder: Path) -> None:
+    write_val(tmp_path / "corpus")
+    plain = configs.recipe_settings(pretrain_config.tiny())
+    changes = {
+        "corpus": str(tmp_path / "corpus"),
+        "out": str(tmp_path / "out"),
+        "validation.tasks": {
+            "colours": {"name": "zero_shot", "data": str(folder), "templates": ["a {} image"]}
+        },
+    }
+    config = configs.build(PretrainConfig, {**plain, **changes})
+    torch.manual_seed(1)
+    built = build(config.model, with_weights=True)
+    checkpoints = Checkpoints(config.out)
+    checkpoints.save({"steps_done": 1, "model": built.model.state_dict()})
+    checkpoints.wait()
+    scores = validate(config, 1, torch.device("cpu"))
+
+    encoder.save(tmp_path / "model", built, built.model.state_dict())
+    model = encoder.load(str(tmp_path / "model"))
+    classes = sorted(COLOURS)
+    text_CD = model.embed_texts([f"a {name.replace('_', ' ')} image" for name in classes])
+    files = [folder / name / f"{number}.png" for name in classes for number in range(4)]
+    image_ND = model.embed_images([file.read_bytes() for file in files])
+    right = (image_ND @ text_CD.T).argmax(1) == np.repeat(np.arange(3), 4)
+    assert scores["colours/accuracy"] == pytest.approx(right.mean())
+    assert scores["colours/chance"] == pytest.approx(1 / 3)
+    # The scores of val are those without a task.
+    without = validate(
+        configs.build(PretrainConfig, {**plain, **changes, "validation.tasks": {}}),
+        1,
+        torch.device("cpu"),
+    )
+    assert {name: value for name, value in scores.items() if "/" not in name} == without
+    assert f"colours accuracy {right.mean():.1%}" in describe_scores(0, scores)
+    assert "colours: accuracy" in scores_section({0: scores, 1: without | scores}, 0)
+    assert "colours" not in scores_section({0: without}, 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "error"),
+    [
+        (Plugin("linear_probe", {"data": "x"}), ConfigError),
+        (Plugin("zero_shot", {"data": "x", "prompt": "pcam"}), ConfigError),
+        (Plugin("zero_shot", {"data": "nowhere"}), ArtifactError),
+    ],
+)
+def test_a_task_that_cannot_be_scored_is_named(task: Plugin, error: type[BiovlError]) -> None:
+    with pytest.raises(error, match=r"validation\.tasks\.mine"):
+        direct.open_tasks({"mine": task}, TASKS)

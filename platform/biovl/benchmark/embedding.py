@@ -118,27 +118,52 @@ def embed_unit(
     """Embed one unit into the draft of its folder, and return the receipt."""
     start = number * task.per_unit
     stop = min(start + task.per_unit, len(task.source))
-    unreadable: dict[str, str] = {}
+    unreadable: dict[int, str] = {}
     if isinstance(task.source, Texts):
-        rows_ND = _embed_texts(model, task.source.texts[start:stop], task.batch)
+        rows_ND = embed_texts(model, task.source.texts[start:stop], task.batch)
     else:
-        rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)
-        with ThreadPoolExecutor(threads) as pool:
-            waiting: list[tuple[int, np.ndarray]] = []
-            for row, pixels in _pixels(task.source, model, start, stop, pool):
-                if isinstance(pixels, str):
-                    unreadable[str(row)] = pixels
-                    continue
-                waiting.append((row - start, pixels))
-                if len(waiting) == task.batch:
-                    _embed_waiting(model, waiting, rows_ND)
-            _embed_waiting(model, waiting, rows_ND)
+        rows_ND, unreadable = embed_images(
+            model, task.source, start, stop, batch=task.batch, threads=threads
+        )
     draft = Draft(task.uri)
     draft.folder.write(_unit(number), rows_ND.tobytes())
     facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
-    receipt = {"rows": stop - start, "unreadable": unreadable, "facts": facts}
+    reasons = {str(row): why for row, why in unreadable.items()}
+    receipt = {"rows": stop - start, "unreadable": reasons, "facts": facts}
     draft.note(f"embedded/{number:06d}", receipt)
     return receipt
+
+
+def embed_images(
+    model: BenchmarkModel, images: Images, start: int, stop: int, *, batch: int, threads: int
+) -> tuple[np.ndarray, dict[int, str]]:
+    """Return unit embeddings of a range of images, and the reason of each unreadable row.
+
+    Args:
+        model: The model.
+        images: The images.
+        start: First row of the range.
+        stop: Row after the last one.
+        batch: Images per forward pass.
+        threads: Threads that decode.
+
+    Returns:
+        float32, [stop - start, D]; rows of unreadable images are NaN. Reasons are by row of all
+        images.
+    """
+    unreadable: dict[int, str] = {}
+    rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: list[tuple[int, np.ndarray]] = []
+        for row, pixels in _pixels(images, model, start, stop, pool):
+            if isinstance(pixels, str):
+                unreadable[row] = pixels
+                continue
+            waiting.append((row - start, pixels))
+            if len(waiting) == batch:
+                _embed_waiting(model, waiting, rows_ND)
+        _embed_waiting(model, waiting, rows_ND)
+    return rows_ND, unreadable
 
 
 def _pixels(
@@ -166,7 +191,8 @@ def _embed_waiting(
         waiting.clear()
 
 
-def _embed_texts(model: BenchmarkModel, texts: Sequence[str], batch: int) -> np.ndarray:
+def embed_texts(model: BenchmarkModel, texts: Sequence[str], batch: int) -> np.ndarray:
+    """Return unit embeddings of texts, ``batch`` at a time. float32, [M, D]."""
     # Sorted by length, since a batch is padded to its longest text.
     rows_ND = np.zeros((len(texts), model.dim), np.float32)
     order = np.argsort([len(text) for text in texts], kind="stable")
@@ -293,7 +319,7 @@ def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
     if task.published():
         return vectors(task.uri)
     model = open_model(task.model.uri, task.precision)
-    rows_MD = _embed_texts(model, list(texts), task.batch)
+    rows_MD = embed_texts(model, list(texts), task.batch)
     folder = Folder(task.uri)
     with folder.writer(VECTORS) as stream:
         _write_header(stream, *rows_MD.shape)

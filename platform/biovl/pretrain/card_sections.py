@@ -52,7 +52,28 @@ and the image of a text likewise. It depends on how many pairs there are to choo
 easier. Pairs share no article and no group with those of training. The loss is the mean over \
 batches of {last["loss_block"]:,.0f} pairs.
 
-{table(["epoch", "pairs", "loss", *heads], rows)}"""
+{table(["epoch", "pairs", "loss", *heads], rows)}{_tasks(scores, epoch)}"""
+
+
+def _tasks(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
+    """Return the scores of further tasks by epoch; empty if there are none."""
+    last = scores[max(scores)]
+    names = [name for name in last if "/" in name and not name.endswith(("/chance", "_rank"))]
+    if not names:
+        return ""
+    rows = [
+        [
+            f"{each + 1} (this model)" if each == epoch else str(each + 1),
+            *(percent(found[name]) if name in found else "" for name in names),
+        ]
+        for each, found in sorted(scores.items())
+    ]
+    chance = {
+        f"{name.partition('/')[0]}/accuracy": last[name] for name in last if "/chance" in name
+    }
+    rows.append(["by chance", *(percent(chance[n]) if n in chance else "" for n in names)])
+    heads = [name.replace("/", ": ", 1).replace("_", " ") for name in names]
+    return f"\n\nOther data, scored in training:\n\n{table(['epoch', *heads], rows)}"
 
 
 def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from biovl.benchmark import direct
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.mixture import Mixture
@@ -10,6 +11,7 @@ from biovl.pretrain.models import check_weights
 from biovl.pretrain.resolution import check_resolution
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.trackers import check_trackers
+from biovl.pretrain.validation import TASKS
 from biovl.runtime.checkpoints import Checkpoints
 
 
@@ -23,10 +25,11 @@ def check_run(config: PretrainConfig, mixture: Mixture, *, image_px: int) -> Pla
 
     Raises:
         ConfigError: If settings do not fit.
-        ArtifactError: If pretrained weights do not exist.
+        ArtifactError: If pretrained weights do not exist, or data of a task cannot be read.
     """
     plan = Plan.of(mixture.draws, config.batch, config.epochs)
     _check_workers(config.workers, plan)
+    direct.open_tasks(config.validation.tasks, TASKS)
     assembled = {part.uri: part.manifest.config for part in mixture.parts}
     check_settings(config, assembled, image_px=image_px)
     return plan

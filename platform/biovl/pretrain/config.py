@@ -387,6 +387,12 @@ class ValidationConfig:
 
     every_epochs: int = 1
     """Epochs between validations."""
+
+    tasks: Mapping[str, Plugin] = field(default_factory=dict)
+    """Further data to score in each validation, by name, with settings as in benchmark: zero-shot
+    classification, ``validation.tasks.xray=zero_shot(data=DIR)``, or retrieval. They do not affect
+    the choice of the published epoch."""
+
     gpus: float = 0
     """GPUs of the validation task; with 0 it runs on ``cpus`` CPU cores."""
     cpus: float = 1
@@ -397,6 +403,9 @@ class ValidationConfig:
             raise ValueError(f"every_epochs must be positive, got {self.every_epochs}")
         if self.pairs < 0:
             raise ValueError(f"pairs must not be negative, got {self.pairs}")
+        for name in self.tasks:
+            if not name or "/" in name:
+                raise ValueError(f"tasks: a name has no slash, got {name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ from biovl.pretrain.publishing import read_steps, write_model, write_report_file
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import epoch_to_publish, note_name, read_scores, steps_waiting
-from biovl.pretrain.validation import validate
+from biovl.pretrain.validation import describe_scores, validate
 from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
@@ -486,8 +486,4 @@ def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
     device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
     scores = validate(config, steps_done, device)
     Draft(config.out).note(note_name(epoch), scores)
-    return (
-        f"epoch {epoch + 1}: val loss {scores['loss']:.3f}, R@1 of {scores['pairs']:,} pairs: "
-        f"image to text {scores['image_to_text_recall_at_1']:.1%}, "
-        f"text to image {scores['text_to_image_recall_at_1']:.1%}"
-    )
+    return describe_scores(epoch, scores)

@@ -1,10 +1,15 @@
-"""Validation scores of a checkpoint: recall and loss on pairs of the val split."""
+"""Validation scores of a checkpoint: recall and loss on pairs of the val split, further tasks."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
+from biovl.benchmark import direct, encoders
 from biovl.benchmark.retrieval import KS, evaluate_retrieval
 from biovl.core.errors import TrainingError
+from biovl.core.workers import Precision
+from biovl.models.encoder import Encoder
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.loop import autocast
@@ -17,20 +22,34 @@ from biovl.runtime.checkpoints import Checkpoints
 BATCH_PAIRS = 128
 """Pairs per forward pass."""
 
+TASKS = "validation.tasks"
+"""Name of the setting with further tasks."""
+
+_PRECISIONS: dict[str, Precision] = {"auto": "auto", "bf16": "bfloat16", "fp32": "float32"}
+
 
 @torch.inference_mode()
 def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> dict[str, float]:
-    """Return the scores of a checkpoint, see ``evaluate_retrieval``.
+    """Return the scores of a checkpoint, see ``evaluate_retrieval``; ``TASK/METRIC`` for tasks.
 
     Images are preprocessed as in open_clip's evaluation; pairs and texts are those of the first
     corpus.
 
     Raises:
-        ArtifactError: If the checkpoint or the corpus cannot be read.
+        ArtifactError: If the checkpoint, the corpus or the data of a task cannot be read.
         TrainingError: If all pairs are unreadable and ``data.unreadable`` skips them.
     """
     built = build(config.model, with_weights=False)
     built.model.load_state_dict(Checkpoints(config.out).load(steps_done)["model"])
+    # First: the towers of a step handle padding differently.
+    encoder = Encoder(
+        built,
+        preprocess=built.preprocess,
+        device=str(device),
+        precision=_PRECISIONS[config.step.precision],
+    )
+    tasks = direct.open_tasks(config.validation.tasks, TASKS)
+    of_tasks = direct.evaluate_tasks(tasks, encoders.Ours(encoder))
     towers = towers_of(built, config.step, device)
     towers.image.eval()
     towers.text.eval()
@@ -59,9 +78,24 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
             "its val shards: data.unreadable=stop reports the first error"
         )
     image_ND, text_ND = torch.cat(images), torch.cat(texts)
-    return evaluate_retrieval(
+    of_pairs = evaluate_retrieval(
         image_ND,
         text_ND,
         float(towers.logit_scale.exp()),
         ks=[k for k in KS if k <= len(image_ND)],
+    )
+    return {**of_pairs, **of_tasks}
+
+
+def describe_scores(epoch: int, scores: Mapping[str, float]) -> str:
+    """Return a log line about the scores of an epoch, counted from 0; the first one of a task."""
+    first: dict[str, str] = {}
+    for name, value in scores.items():
+        task, slash, metric = name.partition("/")
+        if slash:
+            first.setdefault(task, f"; {task} {metric} {value:.1%}")
+    return (
+        f"epoch {epoch + 1}: val loss {scores['loss']:.3f}, R@1 of {scores['pairs']:,} pairs: "
+        f"image to text {scores['image_to_text_recall_at_1']:.1%}, "
+        f"text to image {scores['text_to_image_recall_at_1']:.1%}{''.join(first.values())}"
     )
