@@ -12,6 +12,7 @@ from biovl.pretrain.order import (
     PairLocations,
     batch_of,
     epoch_order,
+    epoch_runs,
     read_places,
     rows_of,
 )
@@ -88,6 +89,30 @@ def test_the_order_is_the_same_for_ever() -> None:
     # are what NumPy promises never to change.
     order = epoch_order(places(6, 5), seed=5, epoch=1, run_pairs=2)
     assert order.tolist() == [4, 5, 2, 3, 10, 0, 1, 8, 9, 6, 7]
+
+
+@pytest.mark.parametrize("run_pairs", [1, 3, 8, 100])
+def test_any_part_of_an_epoch_is_that_of_the_whole(run_pairs: int) -> None:
+    corpus = places(17, 1, 40, 8)
+    order = epoch_order(corpus, seed=3, epoch=2, run_pairs=run_pairs)
+    runs = epoch_runs(corpus, seed=3, epoch=2, run_pairs=run_pairs)
+    assert len(runs) == len(order) == 66
+    for first in range(67):
+        for stop in (first, first + 1, first + 7, 66, 80):
+            assert runs.draws(first, stop).tolist() == order[first:stop].tolist()
+
+
+def test_runs_begin_at_the_phase_of_their_shard() -> None:
+    # The boundaries by their definition, pair by pair.
+    corpus, run_pairs = places(17, 1, 40, 8, 3), 5
+    phases = np.random.PCG64(np.random.SeedSequence((0, 3, 2))).random_raw(5) % run_pairs
+    starts = [
+        row
+        for row, (shard, offset) in enumerate(zip(corpus.shard, corpus.offset, strict=True))
+        if offset == 0 or (offset // 1024 - int(phases[shard])) % run_pairs == 0
+    ]
+    runs = epoch_runs(corpus, seed=3, epoch=2, run_pairs=run_pairs)
+    assert sorted(runs.starts.tolist()) == starts
 
 
 def test_runs_stay_together_and_within_their_shard() -> None:

@@ -151,6 +151,36 @@ def joined(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocatio
     )
 
 
+@dataclass(frozen=True)
+class EpochRuns:
+    """The order of an epoch as its runs: without an array of all draws. See ``epoch_order``.
+
+    24 million pairs in runs of 8 take 26 MB, where all draws would take 192 MB.
+    """
+
+    starts: np.ndarray
+    """First draw of each run, in order. Shape [runs], unsigned."""
+
+    ends: np.ndarray
+    """Number of draws up to the end of each run. Shape [runs], unsigned."""
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def draws(self, first: int, stop: int) -> np.ndarray:
+        """Return the draws ``first`` to ``stop`` of the epoch. Shape [stop - first], int64."""
+        stop = min(stop, len(self))
+        if stop <= first:
+            return np.empty(0, np.int64)
+        low = int(np.searchsorted(self.ends, self.ends.dtype.type(first), "right"))
+        high = int(np.searchsorted(self.ends, self.ends.dtype.type(stop), "left")) + 1
+        ends = self.ends[low:high].astype(np.int64)
+        begins = np.concatenate([[int(self.ends[low - 1]) if low else 0], ends[:-1]])
+        shifts = self.starts[low:high].astype(np.int64) - begins
+        lengths = np.minimum(ends, stop) - np.maximum(begins, first)
+        return np.arange(first, stop) + np.repeat(shifts, lengths)
+
+
 def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
     """Return the draws of an epoch, in order: of one corpus, a permutation of its rows.
 
@@ -164,14 +194,23 @@ def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int)
     Returns:
         Shape [draws], int64: row + (number of pairs) * (passes begun before in this epoch).
     """
+    runs = epoch_runs(places, seed=seed, epoch=epoch, run_pairs=run_pairs)
+    return runs.draws(0, len(runs))
+
+
+def epoch_runs(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> EpochRuns:
+    """Return the runs of an epoch, in order: see ``epoch_order``."""
     pieces = list(_pieces(places, seed=seed, epoch=epoch, run_pairs=run_pairs))
     starts, lengths = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    del pieces
     moved = np.argsort(_draws(len(starts), RUNS, seed, epoch), kind="stable")
-    lengths = lengths[moved]
-    # A run that starts at `to` in the new order started at `starts` before.
-    to = np.cumsum(lengths) - lengths
-    order: np.ndarray = np.arange(lengths.sum()) + np.repeat(starts[moved] - to, lengths)
-    return order
+    starts, ends = starts[moved], np.cumsum(lengths[moved])
+    return EpochRuns(_narrow(starts), _narrow(ends))
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Return values that are not negative in the smallest unsigned type that holds them."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
 def _pieces(
@@ -197,12 +236,18 @@ def _runs(
     """Return first rows and lengths of the runs of a pass over the rows ``first`` to ``end``."""
     if run_pairs == 1:
         return np.arange(first, end), np.ones(end - first, np.int64)
-    begin_of = np.searchsorted(places.shard, np.arange(len(places.shards)))
     phase = (_draws(len(places.shards), PHASES, *key) % run_pairs).astype(np.int64)
-    shard = places.shard[first:end]
-    in_shard = np.arange(first, end) - begin_of[shard]
-    begins = (in_shard == 0) | ((in_shard - phase[shard]) % run_pairs == 0)
-    starts = first + np.flatnonzero(begins)
+    # By shard, not by pair: a run begins at the first pair, and where phase % run_pairs is.
+    used = np.arange(places.shard[first], places.shard[end - 1] + 1)
+    begin = np.searchsorted(places.shard, used)
+    sizes = np.diff(begin, append=end)
+    begin, phase, sizes = begin[sizes > 0], phase[used][sizes > 0], sizes[sizes > 0]
+    # Where the phase is 0, the first pair itself is at a boundary.
+    before = np.where(phase == 0, run_pairs, phase)
+    counts = 1 + np.maximum(0, -(-(sizes - before) // run_pairs))
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    inside = np.where(number == 0, 0, np.repeat(before, counts) + (number - 1) * run_pairs)
+    starts = np.repeat(begin, counts) + inside
     return starts, np.diff(starts, append=end)
 
 
