@@ -337,7 +337,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
     queue = arguments["queue"]
-    workers = Workers.current()
+    workers, device = Workers.current(), ray_train.current_device()
 
     def batches(
         built: Built, steps_done: int, while_waiting: Callable[[], None]
@@ -350,6 +350,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             workers=workers.count,
             data_cpus=config.workers.data_cpus,
             while_waiting=while_waiting,
+            pinned=device.type == "cuda",
         )
         known: set[str] = set()
         with contextlib.closing(pairs):
@@ -379,7 +380,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             arguments["validated_every"],
             callbacks,
             workers=workers,
-            device=ray_train.current_device(),
+            device=device,
         )
     # All workers raise this together, and would again after a restart by Ray.
     except TrainingError as error:

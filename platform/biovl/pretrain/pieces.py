@@ -11,7 +11,7 @@ import torch
 
 from biovl.core.errors import ArtifactError
 from biovl.pretrain.batches import Batch
-from biovl.pretrain.order import PairLocations, batch_of, epoch_order
+from biovl.pretrain.order import PairLocations, epoch_runs
 from biovl.pretrain.pairs import Loaded
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import share
@@ -54,10 +54,13 @@ def steps_of_run(
         place = plan.place(steps_done)
         pairs, steps = plan.epochs[place.epoch]
         own = share(pairs, rank, workers)
-        order = epoch_order(places, seed=seed, epoch=place.epoch, run_pairs=run_pairs)
+        runs = epoch_runs(places, seed=seed, epoch=place.epoch, run_pairs=run_pairs)
         for step in range(place.step, steps):
             yield StepPieces(
-                place.epoch, batch_of(order, step, pairs), own, -(-len(own) // PIECE_PAIRS)
+                place.epoch,
+                runs.draws(step * pairs, (step + 1) * pairs),
+                own,
+                -(-len(own) // PIECE_PAIRS),
             )
         steps_done += steps - place.step
 
@@ -109,8 +112,14 @@ class JoinedBatch:
     replaced: dict[str, int]
 
 
-def join_pieces(pieces: Sequence[pa.Table], image_px: int) -> JoinedBatch:
+def join_pieces(pieces: Sequence[pa.Table], image_px: int, *, pinned: bool = False) -> JoinedBatch:
     """Return the batch of a step from its pieces, in newly allocated memory.
+
+    Args:
+        pieces: Results of ``pack_piece``, in order.
+        image_px: Side of the images, in pixels.
+        pinned: Whether the memory is pinned, for asynchronous copies to a GPU. PyTorch reuses it
+            when the batch is deleted and its copy complete.
 
     Raises:
         ArtifactError: If a piece could not be loaded.
@@ -119,26 +128,26 @@ def join_pieces(pieces: Sequence[pa.Table], image_px: int) -> JoinedBatch:
         (error,) = piece["error"].to_pylist()
         if error is not None:
             raise ArtifactError(error)
-    lengths_B, tokens_T = (
-        np.concatenate([piece[name].chunk(0).values.to_numpy() for piece in pieces])
-        for name in ("lengths", "tokens")
+    lengths = np.concatenate([_values(piece, "lengths") for piece in pieces])
+    tokens = [_values(piece, "tokens") for piece in pieces]
+    batch = Batch(
+        torch.empty((len(lengths), image_px, image_px, 3), dtype=torch.uint8, pin_memory=pinned),
+        torch.empty(sum(map(len, tokens)), dtype=torch.int32, pin_memory=pinned),
+        torch.from_numpy(lengths),
     )
     # The only copy: memory of the object store is read-only.
-    pixels = np.empty(len(lengths_B) * image_px * image_px * 3, np.uint8)
-    start = 0
-    for piece in pieces:
-        stored = _pixels(piece)
-        pixels[start : start + len(stored)] = stored
-        start += len(stored)
+    np.concatenate([_pixels(piece) for piece in pieces], out=batch.pixels_BHWC.numpy().reshape(-1))
+    np.concatenate(tokens, out=batch.tokens_T.numpy())
     replaced: Counter[str] = Counter()
     for piece in pieces:
         replaced.update(json.loads(piece["replaced"][0].as_py()))
-    batch = Batch(
-        torch.from_numpy(pixels.reshape(-1, image_px, image_px, 3)),
-        torch.from_numpy(tokens_T),
-        torch.from_numpy(lengths_B),
-    )
     return JoinedBatch(batch, dict(replaced))
+
+
+def _values(piece: pa.Table, name: str) -> np.ndarray:
+    """Return a view of a list of a piece."""
+    values: np.ndarray = piece[name].chunk(0).values.to_numpy()
+    return values
 
 
 def _pixels(piece: pa.Table) -> np.ndarray:

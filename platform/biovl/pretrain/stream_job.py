@@ -150,6 +150,7 @@ def stream(
     data_cpus: int | None = None,
     prefetch_steps: int = 2,
     while_waiting: Callable[[], None] = lambda: None,
+    pinned: bool = False,
 ) -> Stream:
     """Return the batches of one worker from ``steps_done`` to the end of the run.
 
@@ -162,6 +163,7 @@ def stream(
         data_cpus: CPUs that load for all workers; None for all free CPUs. At least one per worker.
         prefetch_steps: Batches prefetched into this process.
         while_waiting: Called about once a second while no batch is there.
+        pinned: Whether batches are in pinned memory, for asynchronous copies to a GPU.
 
     Raises:
         ArtifactError: When an unreadable pair is reached that may not be replaced.
@@ -173,7 +175,7 @@ def stream(
     # The thread must hold no reference to the stream: dropping it without close() stops the thread.
     found._thread = threading.Thread(
         target=_fill,
-        args=(batches, stop, source, plan, steps_done, rank, workers, cpus),
+        args=(batches, stop, source, plan, steps_done, rank, workers, cpus, pinned),
         name="pair-stream",
         daemon=True,
     )
@@ -190,6 +192,7 @@ def _fill(
     rank: int,
     workers: int,
     cpus: float | None,
+    pinned: bool,
 ) -> None:
     def give(item: _Item) -> None:
         while not stop.is_set():
@@ -215,7 +218,7 @@ def _fill(
             )
             with contextlib.closing(_loaded(source, legs(steps, least), cpus)) as loaded:
                 for pieces in loaded:
-                    give(join_pieces(pieces, known.image_px))
+                    give(join_pieces(pieces, known.image_px, pinned=pinned))
                     if stop.is_set():
                         return
         give(None)

@@ -35,6 +35,9 @@ class CaptionLayout:
         bounds = F.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
         tokens = torch.arange(int(bounds[-1]))
         positions = tokens - bounds[:-1].long().repeat_interleave(lengths_B)
+        if device.type == "cuda":
+            # From other memory, the host would wait until the device has done all earlier work.
+            bounds, positions = bounds.pin_memory(), positions.pin_memory()
         return cls(
             lengths_B.tolist(),
             int(lengths_B.max()),
