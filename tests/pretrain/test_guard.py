@@ -8,7 +8,7 @@ import pytest
 
 from biovl.core.errors import TrainingError
 from biovl.pretrain.config import TroubleConfig
-from biovl.pretrain.guard import Guard, chance
+from biovl.pretrain.guard import Diverged, Guard, chance
 from biovl.pretrain.schedule import StepPosition
 
 N = 4096
@@ -141,10 +141,97 @@ GOOD = {
 }
 
 
+def guarded(
+    losses: Iterable[float],
+    norms: Iterable[float] | None = None,
+    *,
+    pairs: int = N,
+    warmup: int = 0,
+) -> tuple[Guard, dict[int, list[str]]]:
+    """Return the guard after these steps, and the alarms by step, from 1."""
+    guard, alarms = Guard("infonce", warmup_pairs=warmup * pairs, warmup_steps=warmup), {}
+    losses = list(losses)
+    for step, (loss, norm) in enumerate(zip(losses, norms or [1.0] * len(losses), strict=True)):
+        place = StepPosition(epoch=0, step=step, pairs_before=step * pairs, batch_pairs=pairs)
+        guard.add(float(loss), place, TroubleConfig(), skipped=False, grad_norm=float(norm))
+        alarms[step + 1] = guard.take_alarms()
+    return guard, {step: lines for step, lines in alarms.items() if lines}
+
+
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_run_is_left_alone(name: str) -> None:
+def test_a_good_run_is_left_alone_and_has_no_alarms_but_of_spikes(name: str) -> None:
     curve, pairs, warmup = GOOD[name]
-    assert ended_after(curve, pairs=pairs, warmup=warmup) is None
+    _, alarms = guarded(curve, pairs=pairs, warmup=warmup)
+    jumps = ("spikes of 40 steps", "one that forgets while the rate grows, and learns again")
+    assert (len(alarms) > 0) == (name in jumps)
+
+
+def test_a_spike_of_the_loss_is_reported_once_and_its_steps_counted() -> None:
+    curve = 2.0 + noise(400, 0.1)
+    curve[250] = curve[300] = curve[301] = 4.0
+    guard, alarms = guarded(curve)
+    assert list(alarms) == [251, 301]
+    assert "4.000" in alarms[251][0]
+    assert guard.spikes == {"loss": 3, "gradient": 0}
+
+
+def test_a_spike_of_the_gradient_is_reported_once_and_its_steps_counted() -> None:
+    norms = np.abs(0.5 + noise(400, 0.1))
+    norms[200] = norms[201] = 20.0
+    norms[300] = math.nan
+    guard, alarms = guarded(np.full(400, 2.0), norms.tolist())
+    assert list(alarms) == [201]
+    assert "optim.clip_grad_norm" in alarms[201][0]
+    assert guard.spikes == {"loss": 0, "gradient": 2}
+
+
+def test_gradients_that_grow_tenfold_at_the_end_of_a_plateau_are_no_spike() -> None:
+    norms = np.concatenate([np.full(300, 0.1), 0.1 * 100 ** (np.arange(100) / 100)])
+    spread = np.random.default_rng(0).uniform(0.3, 3, len(norms))
+    assert guarded(np.full(400, 8.0), (norms * spread).tolist())[1] == {}
+
+
+def test_a_low_rank_of_features_is_reported_if_it_was_higher_and_stays_low() -> None:
+    guard, _ = guarded([LN_N] * 10)
+    alarms = []
+    for ranks in [(30, 30), (300, 200), (29, 200), (300, 200), (29, 200), (29, 200), (20, 200)]:
+        guard.add_ranks(*ranks)
+        alarms.append(bool(guard.take_alarms()))
+    assert alarms == [False] * 5 + [True, False]
+
+
+def test_a_low_rank_at_the_start_is_no_alarm() -> None:
+    for warmup, ranks in ((0, [1.2, 1.1, 1.3, 40]), (100, [300, 20, 20, 20])):
+        guard, _ = guarded([LN_N] * 10, warmup=warmup)
+        for rank in ranks:
+            guard.add_ranks(rank, rank)
+        assert guard.take_alarms() == []
+
+
+@pytest.mark.parametrize("rise", [5, 400])
+def test_divergence_says_how_long_ago_it_began(rise: int) -> None:
+    # At once, and slowly: then earlier than the first step that alone is too high.
+    climb = np.concatenate([np.full(300, 2.0), np.linspace(2, 8, rise), np.full(200, 8.0)])
+    guard = Guard("infonce", warmup_pairs=0, warmup_steps=0)
+    with pytest.raises(Diverged) as found:
+        for step, loss in enumerate(climb + noise(len(climb), 0.05)):
+            place = StepPosition(epoch=0, step=step, pairs_before=step * N, batch_pairs=N)
+            guard.add(loss, place, TroubleConfig(), skipped=False)
+    began = step + 1 - found.value.steps
+    assert 290 <= began <= (305 if rise == 5 else 300 + rise / 3)
+    assert found.value.loss_before == pytest.approx(2, abs=0.1)
+
+
+def test_the_state_of_a_guard_has_its_spikes_and_ranks() -> None:
+    curve, norms = 2.0 + noise(250, 0.1), np.full(250, 1.0)
+    curve[240], norms[245] = 9, 99
+    guard, _ = guarded(curve, norms.tolist())
+    guard.add_ranks(100, 100)
+    guard.add_ranks(1, 100)
+    again = Guard("infonce", warmup_pairs=0, warmup_steps=0)
+    again.load(guard.state())
+    assert again.state() == guard.state()
+    assert again.spikes == {"loss": 1, "gradient": 1}
 
 
 def test_more_pairs_in_a_step_are_no_jump_and_fewer_are_another_run() -> None:

@@ -25,6 +25,7 @@ from biovl.pretrain.config import (
     StepConfig,
     TroubleConfig,
 )
+from biovl.pretrain.feature_rank import effective_rank
 from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train
 from biovl.pretrain.optimizer import apply_update, decays
 from biovl.pretrain.schedule import Plan, StepPosition
@@ -304,3 +305,45 @@ def test_the_scale_that_is_reported_is_the_one_in_the_loss() -> None:
     (report,) = run(loop, stream(0, 1))
     assert report.logit_scale == pytest.approx(before)
     assert report.logit_scale != pytest.approx(float(loop.state()["model"]["logit_scale"].exp()))
+
+
+def with_ranks(lr: float) -> PretrainConfig:
+    return replace(
+        CONFIG,
+        epochs=20,
+        optim=OptimConfig(peak_lr=lr, warmup_steps=5),
+        trouble=TroubleConfig(rank_every_steps=10),
+    )
+
+
+def test_a_collapse_is_reported_within_three_measurements_of_the_rank_and_learning_is_not() -> None:
+    learning = trainer(with_ranks(3e-3))
+    alarms = [step for step, _ in alarms_of(learning, stream(0, 200))]
+    assert alarms == []
+    collapsing = trainer(with_ranks(1.0))
+    collapsing.load(learning.state())
+    found = [step for step, line in alarms_of(collapsing, stream(200, 235)) if "rank" in line]
+    assert len(found) == 1
+    assert found[0] <= 230
+
+
+def alarms_of(loop: Trainer, batches: Iterator[Batch]) -> list[tuple[int, str]]:
+    alarms = []
+    for report in train(loop, batches):
+        ranks = loop.ranks.take(report.steps_done)
+        assert (ranks is None) == (report.steps_done % 10 != 0)
+        if ranks is not None:
+            loop.guard.add_ranks(*ranks)
+        alarms += [(report.steps_done, line) for line in loop.guard.take_alarms()]
+    return alarms
+
+
+def test_the_effective_rank_is_the_entropy_of_the_singular_values() -> None:
+    features = torch.nn.functional.normalize(torch.randn(40, 6, dtype=torch.float64), dim=1)
+    for matrix in (features, features[:4]):
+        singular = torch.linalg.svdvals(matrix)
+        share = singular / singular.sum()
+        expected = math.exp(-sum(float(p) * math.log(float(p)) for p in share))
+        assert float(effective_rank(matrix)) == pytest.approx(expected, rel=1e-9)
+    assert float(effective_rank(torch.eye(8))) == pytest.approx(8)
+    assert float(effective_rank(torch.ones(9, 4) / 2)) == pytest.approx(1, abs=1e-5)

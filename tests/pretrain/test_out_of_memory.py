@@ -17,11 +17,11 @@ from torch import nn
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, RestartNeeded
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import run as runs
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.loop import Trainer
 from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
+from biovl.pretrain.prepare import towers_of as towers_for
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
 from biovl.runtime import ray_train, worker_process
@@ -133,15 +133,14 @@ def test_one_pair_that_does_not_fit_is_an_error_that_names_the_settings() -> Non
 @contextlib.contextmanager
 def limited(monkeypatch: pytest.MonkeyPatch, most: int) -> Generator[None]:
     """Let the image towers of runs in the block fail above a number of pairs."""
-    build = runs.towers_of
 
     def limited_towers(built: Built, *settings: Any) -> Any:
-        towers = build(built, *settings)
+        towers = towers_for(built, *settings)
         forward_limit(towers.image, most)
         return towers
 
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "towers_of", limited_towers)
+        patched.setattr("biovl.pretrain.run.towers_of", limited_towers)
         yield
 
 

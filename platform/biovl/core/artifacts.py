@@ -370,6 +370,11 @@ class Draft:
             return None
         return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
 
+    def delete_note(self, name: str) -> None:
+        """Delete the values of a name, which must exist."""
+        with translate_storage_errors(self.folder.described):
+            self.folder.filesystem.delete_file(self.folder.at(f"{_DRAFT}/{name}.json"))
+
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the values stored under a name by an earlier run, or compute and store them."""
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):

@@ -11,7 +11,12 @@ from biovl.assemble.origin import origin
 from biovl.core import config as configs
 from biovl.core.markdown import percent, table
 from biovl.models.builders.open_clip import Described
-from biovl.pretrain.card_sections import data_sections, hub_license, scores_section
+from biovl.pretrain.card_sections import (
+    data_sections,
+    hub_license,
+    rollbacks_section,
+    scores_section,
+)
 from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
 from biovl.pretrain.memory import describe
 from biovl.pretrain.mixture import Mixture
@@ -62,6 +67,7 @@ def model_card(
     plots: Sequence[str],
     code: str,
     hardware: str = "",
+    rollbacks: Sequence[Mapping[str, Any]] = (),
     name: str = "A model of biomedical images and text",
 ) -> str:
     """Return the text of the model card.
@@ -79,6 +85,7 @@ def model_card(
         plots: File names in ``plots/``.
         code: Name and version of the code.
         hardware: Training hardware, such as ``8 x NVIDIA H200``.
+        rollbacks: Rollbacks after divergence; see ``rollback.read_rollbacks``.
         name: Title of the card.
     """
     sections = [
@@ -89,6 +96,7 @@ def model_card(
         scores_section(scores, epoch),
         _pictures(plots),
         _training(config, mixture, rows, hardware, code),
+        rollbacks_section(rollbacks),
         data_sections(config, mixture, stats, fingerprints),
         _LIMITS.format(data=_OWN_IMAGES if origin(stats) == "own" else _ARTICLES),
         _settings(config),

@@ -91,6 +91,35 @@ def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def rollbacks_section(rollbacks: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rollbacks of a run; empty if there were none."""
+    if not rollbacks:
+        return ""
+
+    def loss(value: float | None) -> str:
+        return "NaN" if value is None else f"{value:.2f}"
+
+    rows = [
+        [
+            "{:,} to {:,}".format(*each["skipped_steps"]),
+            ", ".join(
+                f"epoch {part['epoch'] + 1}: {part['first']:,} to {part['end'] - 1:,}"
+                for part in each["epochs"]
+            ),
+            loss(each["loss_before"]),
+            loss(each["loss_after"]),
+        ]
+        for each in rollbacks
+    ]
+    heads = ["skipped steps", "positions of their pairs", "loss before", "loss then"]
+    return f"""## Rollbacks
+
+The loss diverged, or was NaN. Training returned to the weights before, and skipped the pairs that \
+led to it. Positions are those in the order of an epoch, from 0.
+
+{table(heads, rows)}"""
+
+
 def data_sections(
     config: PretrainConfig,
     mixture: Mixture,

@@ -310,11 +310,20 @@ class SaveConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleConfig:
-    """Criteria for ending a failing run: NaN losses, divergence, collapse, a worker that hangs."""
+    """Failing runs: NaN losses, divergence, collapse, a worker that hangs."""
 
-    not_finite: Literal["stop", "skip"] = "stop"
+    not_finite: Literal["stop", "skip", "rollback"] = "stop"
     """Reaction to a loss or gradient that is NaN or Inf: ``stop`` ends the run, ``skip`` skips the
-    update; 100 skipped updates in a row end the run."""
+    update; 100 skipped updates in a row count as divergence. ``rollback``: see
+    ``on_divergence``."""
+
+    on_divergence: Literal["stop", "rollback"] = "stop"
+    """Reaction to divergence: ``stop`` ends the run. ``rollback`` returns to the weights of 100
+    steps before it began, and skips the pairs from there to the step at which it was noticed, as
+    PaLM's training did (arXiv:2204.02311, section 5.1). Skipped pairs are recorded."""
+
+    rollbacks: int = 3
+    """Maximum number of rollbacks; after that the run ends."""
 
     diverged: float | None = 0.25
     """Maximum rise of the loss (the median of 100 steps) above its minimum, as a share of the
@@ -326,11 +335,19 @@ class TroubleConfig:
     """Whether to end a run whose loss stays at chance level without falling for 1,000 steps after
     warm-up, or for as many steps as warm-up has if these are more."""
 
+    rank_every_steps: int | None = 100
+    """Steps between measurements of the effective rank of features, which falls when embeddings
+    collapse: it is logged, and a fall to a tenth is reported. None: never."""
+
     stuck_minutes: float | None = 30.0
     """Maximum minutes per step; after that the worker is ended, and its stack is reported.
     None: no limit."""
 
     def __post_init__(self) -> None:
+        if self.rollbacks < 1:
+            raise ValueError(f"rollbacks must be positive, got {self.rollbacks}")
+        if self.rank_every_steps is not None and self.rank_every_steps < 1:
+            raise ValueError(f"rank_every_steps must be positive, got {self.rank_every_steps}")
         if self.diverged is not None and self.diverged <= 0:
             raise ValueError(f"diverged must be positive, got {self.diverged}")
         if self.stuck_minutes is not None and self.stuck_minutes <= 0:

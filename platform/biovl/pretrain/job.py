@@ -9,7 +9,7 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TextIO
 
 import ray
@@ -35,6 +35,7 @@ from biovl.pretrain.mixture import (
 )
 from biovl.pretrain.models import build, check_optimizer, check_weights, describe
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
+from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import epoch_to_publish, note_name, read_scores, steps_waiting
@@ -196,20 +197,23 @@ def _publish(
         )
     state = checkpoints.load(plan.ends()[chosen])
     weights_sha256 = write_model(draft.folder, built, state["model"])
+    rows = read_steps(draft.folder)
     warnings = warnings_of(
         scores,
-        read_steps(draft.folder),
+        rows,
         loss=config.step.loss,
         published=chosen,
         val_pairs=mixture.pairs["val"],
     )
     for warning in warnings:
         say(f"warning: {warning}")
+    rollbacks = read_rollbacks(draft)
+    pairs_skipped = skipped_pairs(plan, skipped_steps(rollbacks), plan.steps)
     manifest = job.manifest(
         counts={
             "epochs": config.epochs,
             "steps": plan.steps,
-            "pairs": {**mixture.pairs, "seen": plan.pairs},
+            "pairs": {**mixture.pairs, "seen": plan.pairs - pairs_skipped},
             **mixture.counts(),
         },
         notes={
@@ -226,6 +230,8 @@ def _publish(
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),
             "ended": read_failures(draft),
+            "rollbacks": rollbacks,
+            "spikes": _spikes(rows),
             "validation": scores.get(chosen),
             "weights_sha256": weights_sha256,
         },
@@ -233,6 +239,12 @@ def _publish(
     )
     write_report_files(config, mixture, manifest, built, scores, chosen)
     return draft.publish(manifest)
+
+
+def _spikes(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of steps with a spike of the loss or of the gradient."""
+    last = rows[-1] if rows else {}
+    return {what: last.get(f"{what}_spikes", 0) for what in ("loss", "gradient")}
 
 
 def check_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
@@ -353,17 +365,19 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             pinned=device.type == "cuda",
         )
         known: set[str] = set()
-        with contextlib.closing(pairs):
-            for batch in pairs:
-                # Logged once per shard and reason; counts are noted again when the run ends.
-                if pairs.replaced.keys() - known:
-                    for trouble in sorted(pairs.replaced.keys() - known):
-                        queue.put(("say", f"pairs are replaced by others: {trouble}"))
-                    known = set(pairs.replaced)
-                    _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
-                yield batch
-        if pairs.replaced:
-            _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+        try:
+            with contextlib.closing(pairs):
+                for batch in pairs:
+                    # Logged once per shard and reason; counts are noted again at the end.
+                    if pairs.replaced.keys() - known:
+                        for trouble in sorted(pairs.replaced.keys() - known):
+                            queue.put(("say", f"pairs are replaced by others: {trouble}"))
+                        known = set(pairs.replaced)
+                        _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+                    yield batch
+        finally:
+            if pairs.replaced:
+                _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
 
     callbacks = Callbacks(
         batches=batches,
@@ -486,5 +500,7 @@ def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
     config: PretrainConfig = configs.build(PretrainConfig, plain)
     device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
     scores = validate(config, steps_done, device)
+    if steps_done not in Checkpoints(config.out).steps():
+        raise TrainingError(f"the checkpoint after step {steps_done} was discarded by a rollback")
     Draft(config.out).note(note_name(epoch), scores)
     return describe_scores(epoch, scores)

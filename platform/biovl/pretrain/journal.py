@@ -11,7 +11,8 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.filesystems import open_location
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.scores import read_scores
+from biovl.pretrain.schedule import Plan
+from biovl.pretrain.scores import note_name, read_scores
 from biovl.pretrain.trackers import METRICS, Tracker, make_trackers, run_ids
 
 _NOTE = "trackers"
@@ -92,6 +93,15 @@ class Journal:
         self.upload()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+
+def discard_scores(draft: Draft, plan: Plan, *, after: int) -> None:
+    """Delete the scores of epochs that end after a number of steps, since these are repeated."""
+    later = {epoch for epoch, end in enumerate(plan.ends()) if end > after}
+    for epoch in later & read_scores(draft).keys():
+        draft.delete_note(note_name(epoch))
+    logged: list[int] = draft.read_note(_TOLD) or []
+    draft.note(_TOLD, [epoch for epoch in logged if epoch not in later])
 
 
 def _fetch(folder: Folder, to: Path) -> None:

@@ -6,15 +6,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from biovl.core.errors import ConfigError, RestartNeeded, TrainingError
+from biovl.core.errors import ConfigError, RestartNeeded
 from biovl.pretrain.batches import Batch, Copier
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.guard import Guard
+from biovl.pretrain.feature_rank import FeatureRanks
+from biovl.pretrain.guard import Diverged, Guard
 from biovl.pretrain.losses import LOSSES
 from biovl.pretrain.optimizer import (
     LR_SCALE,
@@ -142,6 +144,7 @@ class Trainer:
         self.runs_ahead = device.type == "cuda" and not self._statistics
         """Whether the result of a step is read while the device computes the next one. Not with
         batch norm: its running averages in a checkpoint would be those of the next step."""
+        self.ranks = FeatureRanks(config.trouble.rank_every_steps if workers.rank == 0 else None)
         self.guard = Guard(
             config.step.loss,
             warmup_pairs=config.optim.warmup_steps * plan.epochs[0][0],
@@ -189,6 +192,7 @@ class Trainer:
                 tile=step.loss_tile,
                 autocast=lambda: autocast(step.precision, self.device),
                 seed=(self._config.seed, self.steps_done, self._workers.rank),
+                observe=partial(self.ranks.observe, self.steps_done + 1),
             )
         except torch.OutOfMemoryError as error:
             _log.debug("step %d: %s", self.steps_done + 1, error)
@@ -238,9 +242,10 @@ class Trainer:
         """Return the result of the last update once, after waiting for it; None the next time.
 
         Raises:
-            TrainingError: If loss or gradient is NaN or Inf and ``trouble.not_finite`` is ``stop``;
+            Diverged: If loss or gradient is NaN or Inf, unless ``trouble.not_finite`` is ``skip``;
                 ``steps_done`` and the weights are then those before that step. Or if the run
-                diverged or collapsed.
+                diverged.
+            TrainingError: If it collapsed.
         """
         self._resolve()
         result, self._result = self._result, None
@@ -253,15 +258,17 @@ class Trainer:
         steps_done, place, lr = pending.steps_done, pending.place, pending.lr
         loss, norm, scale = pending.read()
         is_finite = math.isfinite(loss) and math.isfinite(norm)
-        if not is_finite and self._config.trouble.not_finite == "stop":
+        if not is_finite and self._config.trouble.not_finite != "skip":
             self.steps_done = steps_done - 1
-            raise TrainingError(
+            raise Diverged(
                 f"step {steps_done} of {self._plan.steps}: the loss is {loss} and "
-                f"the norm of the gradient {norm}, at a learning rate of {lr:.3g}. Lower "
-                "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip skips "
-                "such steps"
+                f"the norm of the gradient {norm}, at a learning rate of {lr:.3g}",
+                "Lower optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip skips "
+                "such steps",
+                steps=0,
+                loss_before=self.guard.median_loss,
             )
-        self.guard.add(loss, place, self._config.trouble, skipped=not is_finite)
+        self.guard.add(loss, place, self._config.trouble, skipped=not is_finite, grad_norm=norm)
         self._result = Update(steps_done, place, loss, lr, scale, norm, not is_finite)
 
     def state(self) -> dict[str, Any]:

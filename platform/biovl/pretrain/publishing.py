@@ -103,6 +103,7 @@ def write_report_files(
         plots=list(drawn),
         code=manifest.code,
         hardware=Draft(config.out).read_note(HARDWARE) or "",
+        rollbacks=manifest.notes["rollbacks"],
     )
     folder.write("README.md", text.encode())
 

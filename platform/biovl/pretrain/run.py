@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 
 from biovl.core.artifacts import Draft
-from biovl.core.errors import TrainingError
+from biovl.core.errors import RestartNeeded, TrainingError
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import flops, hardware
+from biovl.pretrain import flops, hardware, rollback
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.guard import Diverged
 from biovl.pretrain.journal import Journal
 from biovl.pretrain.loop import (
     StepReport,
@@ -84,8 +86,9 @@ def run(
 
     Raises:
         TrainingError: If the run diverged or collapsed. All workers raise it together.
-        RestartNeeded: If one of several workers ran out of memory: the draft records the size of
-            the micro-batches to use instead. Only this worker raises it.
+        RestartNeeded: If the run returns to earlier weights; all workers raise it together. Or if
+            one of several ran out of memory, which raises it alone. The draft records what they do
+            after the restart.
         BiovlError: If an input of the run is unavailable.
     """
     _make_deterministic(config)
@@ -94,8 +97,14 @@ def run(
     checkpoints = Checkpoints(
         config.out,
         keep_last=config.save.keep_last,
-        pinned=lambda: steps_to_keep(draft, plan, validated_every),
+        pinned=lambda: [
+            *steps_to_keep(draft, plan, validated_every),
+            *(rollback.steps_to_keep(checkpoints.steps()) if may_roll_back(config) else []),
+        ],
     )
+    if workers.rank == 0:
+        rollback.apply_rollbacks(draft, checkpoints, plan)
+    skipped = _skipped_steps(draft, workers, device)
     # Worker 0 decides, since other nodes may list the folder differently.
     last_good = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
     micro_batch = read_micro_batch(draft, config.step.micro_batch) if workers.rank == 0 else 0
@@ -138,8 +147,9 @@ def run(
     meter = Meter(
         steps=plan.steps,
         epochs=config.epochs,
-        pairs=plan.pairs,
-        pairs_done=trainer.place.pairs_before,
+        pairs=plan.pairs - rollback.skipped_pairs(plan, skipped, plan.steps),
+        pairs_done=plan.pairs_before(steps_done)
+        - rollback.skipped_pairs(plan, skipped, steps_done),
         workers=workers.count,
         peak_flops=None if accelerator is None else accelerator.peak_flops(precision),
         memory_bytes=lambda: memory_bytes(device),
@@ -153,32 +163,89 @@ def run(
             saver.journal = stack.enter_context(Journal(config, steps_done))
         watchdog = Watchdog(config.trouble.stuck_minutes, "waiting for the first step")
         stack.callback(watchdog.close)
-        batches = callbacks.batches(built, steps_done, saver.save_if_asked)
-        stack.callback(batches.close)
         watch = stack.enter_context(contextlib.closing(CompileWatch()))
-        for report in _note_failure(train(trainer, batches), trainer, workers, draft):
-            watchdog.reset(f"running step {report.steps_done + 1}")
-            if config.step.compile and workers.rank == 0:
-                for line in watch.messages():
-                    callbacks.say(line)
-            if workers.rank == 0:
-                saver.write(meter, _step_of(report, cost))
-                saver.after(report)
-            saver.save_if_asked()
+
+        def train_all() -> Generator[StepReport]:
+            for part in rollback.trained_steps(plan, skipped, steps_done):
+                saver.skip_to(part.start)
+                batches = callbacks.batches(built, part.start, saver.save_if_asked)
+                with contextlib.closing(batches):
+                    # To the end of the run, the stream ends by itself.
+                    own = batches if part.stop == plan.steps else islice(batches, len(part))
+                    yield from train(trainer, own)
+            saver.skip_to(plan.steps)
+
+        # Closed also if the code below raises: loading of pairs then ends.
+        reports = stack.enter_context(contextlib.closing(train_all()))
+        with _recorded_failures(config, plan, trainer, checkpoints, workers, draft):
+            for report in reports:
+                watchdog.reset(f"running step {report.steps_done + 1}")
+                if config.step.compile and workers.rank == 0:
+                    for line in watch.messages():
+                        callbacks.say(line)
+                if workers.rank == 0:
+                    saver.write(meter, _step_of(report, cost))
+                    saver.after(report)
+                saver.save_if_asked()
         if workers.rank == 0:
             saver.save_last()
 
 
-def _note_failure(
-    reports: Iterator[StepReport], trainer: Trainer, workers: Workers, draft: Draft
-) -> Iterator[StepReport]:
-    """Yield reports; note a training error in the draft before raising it."""
+@contextlib.contextmanager
+def _recorded_failures(
+    config: PretrainConfig,
+    plan: Plan,
+    trainer: Trainer,
+    checkpoints: Checkpoints,
+    workers: Workers,
+    draft: Draft,
+) -> Iterator[None]:
+    """Note a training error of the block in the draft; where configured, roll back instead.
+
+    Raises:
+        TrainingError: The error, if the run does not roll back. All workers raise it together.
+        RestartNeeded: If the run rolls back: the draft says where to. All raise it together.
+    """
     try:
-        yield from reports
+        yield
     except TrainingError as error:
+        trouble = config.trouble
+        # First and last skipped step, and number of pairs, as worker 0 records them.
+        recorded = torch.zeros(3, dtype=torch.long, device=trainer.device)
         if workers.rank == 0:
-            draft.note(f"{ENDED}/{trainer.steps_done:09d}", {"reason": str(error)})
-        raise
+            is_nan = isinstance(error, Diverged) and error.steps == 0
+            policy = trouble.not_finite if is_nan else trouble.on_divergence
+            number = len(rollback.read_rollbacks(draft)) + 1
+            if policy == "rollback" and isinstance(error, Diverged) and number <= trouble.rollbacks:
+                # A checkpoint that is still being written may be one to discard.
+                checkpoints.wait()
+                record = rollback.record_rollback(draft, plan, error, steps_done=trainer.steps_done)
+                recorded[:] = torch.tensor([*record["skipped_steps"], record["skipped_pairs"]])
+            else:
+                draft.note(f"{ENDED}/{trainer.steps_done:09d}", {"reason": str(error)})
+        # No worker may end before worker 0 has written: the others would be stopped.
+        first, last, pairs = workers.sum(recorded).tolist()
+        if not last:
+            raise
+        raise RestartNeeded(
+            f"{error.what if isinstance(error, Diverged) else error}. Rolls back to step "
+            f"{first - 1:,} and skips steps {first:,} to {last:,}, {pairs:,} pairs"
+        ) from error
+
+
+def may_roll_back(config: PretrainConfig) -> bool:
+    """Return whether a run returns to earlier weights when it diverges or its loss is NaN."""
+    return "rollback" in (config.trouble.on_divergence, config.trouble.not_finite)
+
+
+def _skipped_steps(draft: Draft, workers: Workers, device: torch.device) -> list[range]:
+    """Return the steps that rollbacks skip, as worker 0 reads them."""
+    known = rollback.skipped_steps(rollback.read_rollbacks(draft)) if workers.rank == 0 else []
+    count = int(workers.sum(torch.tensor(len(known), device=device)))
+    bounds = torch.zeros(count, 2, dtype=torch.long, device=device)
+    for number, steps in enumerate(known):
+        bounds[number] = torch.tensor([steps.start, steps.stop])
+    return [range(start, stop) for start, stop in workers.sum(bounds).tolist()]
 
 
 def read_failures(draft: Draft) -> list[dict[str, Any]]:
@@ -210,8 +277,15 @@ class _Saver:
         self.journal: Journal | None = None
 
     def write(self, meter: Meter, step: StepRecord) -> None:
-        """Add a step to the journal, and log a line at intervals."""
-        record = meter.add(step)
+        """Add a step to the journal, log alarms, and log a line at intervals."""
+        guard, record = self._trainer.guard, meter.add(step)
+        ranks = self._trainer.ranks.take(step.done)
+        if ranks is not None:
+            guard.add_ranks(*ranks)
+            record |= dict(zip(("image_feature_rank", "text_feature_rank"), ranks, strict=True))
+        record |= {f"{name}_spikes": count for name, count in guard.spikes.items()}
+        for alarm in guard.take_alarms():
+            self._callbacks.say(f"step {step.done}: {alarm}")
         if self.journal is not None:
             self.journal.add(record)
         line = meter.line()
@@ -222,18 +296,31 @@ class _Saver:
         """Save a checkpoint at the end of an epoch, or when one is due."""
         if report.skipped:
             self._callbacks.say(f"step {report.steps_done} skipped: its loss is {report.loss}")
-        ends = self._plan.ends()
-        if report.steps_done in ends:
-            epoch = ends.index(report.steps_done)
-            if is_validated(epoch, self._plan, self._validated_every):
-                self._save(lambda: self._callbacks.validate(epoch, report.steps_done))
-            else:
-                self._save()
+        if report.steps_done in self._plan.ends():
+            self._save_epoch()
             return
         every_steps, every_minutes = self._config.save.every_steps, self._config.save.every_minutes
         due = every_steps is not None and report.steps_done % every_steps == 0
         late = time.monotonic() - self._saved_at
         if due or (every_minutes is not None and late >= every_minutes * 60):
+            self._save()
+
+    def skip_to(self, steps_done: int) -> None:
+        """Count steps as done without an update; save the epochs that end in between."""
+        for end in self._plan.ends():
+            if self._trainer.steps_done < end <= steps_done:
+                self._trainer.steps_done = end
+                if self._rank == 0:
+                    self._save_epoch()
+        self._trainer.steps_done = max(self._trainer.steps_done, steps_done)
+
+    def _save_epoch(self) -> None:
+        """Save the checkpoint of an epoch that ends here, and start its validation."""
+        steps_done = self._trainer.steps_done
+        epoch = self._plan.ends().index(steps_done)
+        if is_validated(epoch, self._plan, self._validated_every):
+            self._save(lambda: self._callbacks.validate(epoch, steps_done))
+        else:
             self._save()
 
     def save_if_asked(self) -> None:

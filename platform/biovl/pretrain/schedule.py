@@ -70,6 +70,10 @@ class Plan:
         step = steps_done - sum(steps for _, steps in before)
         return StepPosition(epoch, step, size, sum(s * n for s, n in before) + step * size)
 
+    def pairs_before(self, steps_done: int) -> int:
+        """Return the number of pairs in the first ``steps_done`` steps."""
+        return self.pairs if steps_done == self.steps else self.place(steps_done).pairs_before
+
 
 def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:
     """Return the learning rate of a step.

@@ -83,6 +83,7 @@ def gradients(
     tile: int = 1_024,
     autocast: Autocast = contextlib.nullcontext,
     seed: tuple[int, ...] = (0,),
+    observe: Callable[[Tensor, Tensor], None] = lambda image_bD, text_bD: None,
 ) -> Tensor:
     """Add the gradient of the loss over the pairs of all workers to every parameter's ``grad``.
 
@@ -96,6 +97,7 @@ def gradients(
         tile: Texts whose similarities are in memory at a time.
         autocast: Autocast context of the towers; the loss is always in full precision.
         seed: Seed of dropout, combined with the worker and the micro-batch.
+        observe: Called with the features of this worker's images and texts, [b, D] each.
 
     Returns:
         The loss over the pairs of all workers. Shape [].
@@ -104,12 +106,14 @@ def gradients(
     texts = _Pass(towers.text, [(p.tokens_T, p.lengths_B) for p in pieces], autocast, (*seed, 0))
     images = _Pass(towers.image, [(p.pixels_BHWC,) for p in pieces], autocast, (*seed, 1))
 
-    gathered = workers.gather(texts.forward(), total)
+    text_bD = texts.forward()
+    gathered = workers.gather(text_bD, total)
     image_bD = images.forward()
     scale = towers.logit_scale.detach().exp()
     bias = None if towers.logit_bias is None else towers.logit_bias.detach()
     result = loss(image_bD, gathered(), scale.reshape(()), bias, workers=workers, tile=tile)
     text_grad = workers.reduce_scatter(result.text_ND)
+    observe(image_bD, text_bD)
 
     # DDP averages over the workers; the loss is divided for a sum.
     images.backward(result.image_bD * workers.count)

@@ -117,6 +117,12 @@ class Checkpoints:
             )
         return 0
 
+    def discard_after(self, steps_done: int) -> None:
+        """Delete the checkpoints of more steps than ``steps_done``."""
+        for later in self.steps():
+            if later > steps_done:
+                self._folder.filesystem.delete_file(self._folder.at(_name(later)))
+
     def corrupt(self) -> list[int]:
         """Return the steps of all checkpoints that were skipped as corrupt, ascending."""
         names = self._draft.note_names(_CORRUPT)
