@@ -127,7 +127,7 @@ class HostReads(TorchDispatchMode):
 def test_the_host_reads_nothing_from_the_gpu_before_it_has_launched_the_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: SimpleNamespace(record=lambda: None))
     with FakeTensorMode(), torch.device("cuda"), HostReads() as reads:
         # A value that Python asks for would raise: fake tensors have none.
         model = torch.nn.Linear(3, 4)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from biovl.pretrain.meter import Meter, StepRecord, duration, memory_bytes, short
+from biovl.pretrain.step_time import PARTS, Seconds
 
 
 class Clock:
@@ -80,6 +81,29 @@ def test_a_line_tells_what_a_person_asks() -> None:
     assert line.endswith("wait 25% 61GB MFU 25%  3m16s left")
 
 
+EVEN = {**dict.fromkeys(PARTS, 0.0), "forward": 0.4, "backward": 0.6}
+
+
+def test_times_of_all_workers_are_recorded_and_the_one_that_lags_is_named() -> None:
+    clock = Clock()
+    running = meter(clock)
+    waiting = {**EVEN, "communication": 0.5}
+    starved = {**EVEN, "data": 0.5}
+    record = running.add(step(1, by_rank=[waiting, starved, waiting]))
+    assert record["slowest/rank"] == 1
+    assert record["slowest/data_s"] == 0.5
+    assert record["time/communication_s"] == pytest.approx(1 / 3)
+    assert sum(record[f"time/{part}_s"] for part in PARTS) == pytest.approx(1.5)
+    assert "slowest: rank 1, data 33%" in (running.line() or "")
+    # As long as the times are not exchanged again.
+    clock.now_s = 10.0
+    running.add(step(2))
+    assert "rank 1" in (running.line() or "")
+    clock.now_s = 20.0
+    running.add(step(3, by_rank=[EVEN, EVEN, EVEN]))
+    assert "rank" not in (running.line() or "")
+
+
 def test_lines_come_no_closer_than_asked_and_speak_of_all_steps_between() -> None:
     clock = Clock()
     running = meter(clock)
@@ -154,13 +178,14 @@ def test_one_worker_is_not_told_apart_from_all() -> None:
     assert "/GPU" not in (running.line() or "")
 
 
-def test_the_longest_line_fits_120_columns() -> None:
+@pytest.mark.parametrize("by_rank", [None, [EVEN] * 511 + [{**EVEN, "optimizer": 0.55}]])
+def test_the_longest_line_fits_120_columns(by_rank: list[Seconds] | None) -> None:
     clock = Clock()
     running = meter(clock, steps=122_400, epochs=32, pairs=8e9, workers=512, peak_flops=989e12)
     for done in (99_900, 99_901):
         busy = step(
             done, epoch=30, pairs=65_536, tokens=7_654_321, seconds=0.5, waited_s=0.05,
-            flops=1.1e17, loss=11.09, logit_scale=100.0,
+            flops=1.1e17, loss=11.09, logit_scale=100.0, by_rank=by_rank,
         )  # fmt: skip
         running.add(busy)
         line = running.line() or ""

@@ -1,6 +1,7 @@
 """The log of a run: every step, for ``metrics.jsonl`` and the trackers."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ from biovl.core.filesystems import open_location
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import note_name, read_scores
+from biovl.pretrain.step_time import Seconds, busy_s
 from biovl.pretrain.trackers import METRICS, Tracker, make_trackers, run_ids
 
 _NOTE = "trackers"
@@ -53,6 +55,15 @@ class Journal:
         """Log the metrics of a step."""
         for tracker in self._trackers.values():
             tracker.log(record["step"], record)
+
+    def add_ranks(self, step: int, by_rank: Sequence[Seconds]) -> None:
+        """Log to TensorBoard what each worker waits for data and computes, in seconds a step."""
+        tensorboard = self._trackers.get("tensorboard")
+        if tensorboard is None or len(by_rank) == 1:
+            return
+        values = {f"rank/{rank}/wait_s": each["data"] for rank, each in enumerate(by_rank)}
+        values |= {f"rank/{rank}/busy_s": busy_s(each) for rank, each in enumerate(by_rank)}
+        tensorboard.log(step, values)
 
     def add_scores(self, steps_done: int) -> None:
         """Log the scores of the epochs that were validated since the last call."""

@@ -3,8 +3,7 @@
 import contextlib
 import logging
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from biovl.pretrain.batches import Batch, Copier
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.feature_rank import FeatureRanks
 from biovl.pretrain.guard import Diverged, Guard
-from biovl.pretrain.losses import LOSSES
+from biovl.pretrain.losses import LOSSES, Contrast
 from biovl.pretrain.optimizer import (
     LR_SCALE,
     apply_update,
@@ -27,10 +26,15 @@ from biovl.pretrain.optimizer import (
 )
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
+from biovl.pretrain.step_time import PARTS, Seconds, StepClock, TimedWorkers, mean_of
 from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
 
 _log = logging.getLogger(__name__)
+
+
+GATHER_STEPS = 10
+"""Steps between two exchanges of the times of all workers."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,15 @@ class StepReport:
     """Number of tokens of each of this worker's captions, without padding. int32, on the host."""
 
     seconds: float
-    """Seconds since the previous report."""
+    """Seconds since the end of the previous step, on the device."""
 
     waited_s: float
-    """Seconds of these that the worker waited for the next batch; in the first report, also for the
-    current one."""
+    """Seconds of these that the device was idle since the next batch was not there; in the first
+    report, also for the current one."""
+
+    by_rank: Sequence[Seconds] | None
+    """Seconds by part of a step, of every worker: means since the last time, every
+    ``GATHER_STEPS`` steps; otherwise None."""
 
     skipped: bool
     """Whether the update was skipped because loss or gradient was NaN or Inf."""
@@ -75,13 +83,23 @@ class Update(NamedTuple):
     logit_scale: float
     grad_norm: float
     skipped: bool
+    seconds: float
+    waited_s: float
+    by_rank: Sequence[Seconds] | None
 
 
 class _Pending:
-    """The loss, norm and scale of an update, on their way to the host."""
+    """The loss, norm and scale of an update, on their way to the host; then times of all ranks."""
 
-    def __init__(self, steps_done: int, place: StepPosition, lr: float, values: Tensor) -> None:
-        self.steps_done, self.place, self.lr = steps_done, place, lr
+    def __init__(
+        self,
+        steps_done: int,
+        place: StepPosition,
+        lr: float,
+        values: Tensor,
+        seconds: Callable[[], Seconds],
+    ) -> None:
+        self.steps_done, self.place, self.lr, self.seconds = steps_done, place, lr, seconds
         self._values = values
         self._copied: torch.cuda.Event | None = None
         if values.is_cuda:
@@ -139,6 +157,9 @@ class Trainer:
             if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
             for buffer in module.buffers()
         ]
+        self.clock = StepClock(device)
+        self._timed = TimedWorkers(workers.rank, workers.count, self.clock)
+        self._window: list[Seconds] = []
         self._pending: _Pending | None = None
         self._result: Update | None = None
         self.runs_ahead = device.type == "cuda" and not self._statistics
@@ -181,13 +202,14 @@ class Trainer:
         self._optimizer.zero_grad(set_to_none=True)
         step = self._config.step
         before = [buffer.clone() for buffer in self._statistics]
+        self.clock.begin("forward")
         try:
             return gradients(
                 self._towers,
                 batch,
                 self.place.batch_pairs,
-                self._loss,
-                workers=self._workers,
+                self._contrast,
+                workers=self._timed,
                 micro_batch=self.micro_batch,
                 tile=step.loss_tile,
                 autocast=lambda: autocast(step.precision, self.device),
@@ -202,6 +224,12 @@ class Trainer:
         for buffer, value in zip(self._statistics, before, strict=True):
             buffer.copy_(value)
         return None
+
+    def _contrast(self, *features: Any, **settings: Any) -> Contrast:
+        """Return the loss and its gradients; what follows is the backward pass."""
+        contrast = self._loss(*features, **settings)
+        self.clock.begin("backward")
+        return contrast
 
     def _halve(self, batch: Batch) -> None:
         """Halve the micro-batches."""
@@ -224,6 +252,7 @@ class Trainer:
 
         The device decides, and the host does not wait for it: ``take_result`` does.
         """
+        self.clock.begin("optimizer")
         norm = clip(self._parameters, self._config.optim.clip_grad_norm)
         place = self.place
         lr = learning_rate(self._config.optim, self._plan, place)
@@ -236,7 +265,19 @@ class Trainer:
         apply_update(self._optimizer, is_finite)
         clamp_logit_scale(self._towers, is_finite)
         self.steps_done += 1
-        self._pending = _Pending(self.steps_done, place, lr, values)
+        seconds = self.clock.end_step()
+        if self.steps_done % GATHER_STEPS == 0 and self._window:
+            values = torch.cat([values, self._times_of_all().to(values.dtype)])
+        self._pending = _Pending(self.steps_done, place, lr, values, seconds)
+
+    def _times_of_all(self) -> Tensor:
+        """Return mean seconds of each part in the last steps, worker after worker. 1-D."""
+        mean = torch.tensor([list(mean_of(self._window).values())])
+        self._window = []
+        if self.device.type == "cuda":
+            mean = mean.pin_memory()
+        rows = self._workers.gather(mean.to(self.device, non_blocking=True), self._workers.count)
+        return rows().flatten()
 
     def take_result(self) -> Update | None:
         """Return the result of the last update once, after waiting for it; None the next time.
@@ -256,7 +297,10 @@ class Trainer:
             return
         pending, self._pending = self._pending, None
         steps_done, place, lr = pending.steps_done, pending.place, pending.lr
-        loss, norm, scale = pending.read()
+        loss, norm, scale, *times = pending.read()
+        # The device has computed the step: its marks can be read.
+        seconds = pending.seconds()
+        self._window.append(seconds)
         is_finite = math.isfinite(loss) and math.isfinite(norm)
         if not is_finite and self._config.trouble.not_finite != "skip":
             self.steps_done = steps_done - 1
@@ -269,7 +313,19 @@ class Trainer:
                 loss_before=self.guard.median_loss,
             )
         self.guard.add(loss, place, self._config.trouble, skipped=not is_finite, grad_norm=norm)
-        self._result = Update(steps_done, place, loss, lr, scale, norm, not is_finite)
+        rows = [times[at : at + len(PARTS)] for at in range(0, len(times), len(PARTS))]
+        self._result = Update(
+            steps_done=steps_done,
+            place=place,
+            loss=loss,
+            lr=lr,
+            logit_scale=scale,
+            grad_norm=norm,
+            skipped=not is_finite,
+            seconds=sum(seconds.values()),
+            waited_s=seconds["data"],
+            by_rank=[dict(zip(PARTS, row, strict=True)) for row in rows] or None,
+        )
 
     def state(self) -> dict[str, Any]:
         """Return a copy of the training state on the host: later steps do not change it.
@@ -304,31 +360,26 @@ def train(trainer: Trainer, batches: Iterator[Batch]) -> Iterator[StepReport]:
     Raises:
         TrainingError: If the run diverged or collapsed, as set in ``trouble``.
     """
-    last, waited_s = time.monotonic(), 0.0
-    copier = Copier(trainer.device)
+    copier, clock = Copier(trainer.device), trainer.clock
     lengths_B = torch.empty(0)
 
     def fetch() -> Batch | None:
-        nonlocal waited_s
-        requested_at = time.monotonic()
-        batch = next(batches, None)
-        waited_s += time.monotonic() - requested_at
+        with clock.waiting():
+            batch = next(batches, None)
         return None if batch is None else copier.start(batch)
 
     def reports() -> Iterator[StepReport]:
-        nonlocal last, waited_s
         update = trainer.take_result()
         if update is not None:
-            now = time.monotonic()
-            yield StepReport(
-                **update._asdict(), lengths_B=lengths_B, seconds=now - last, waited_s=waited_s
-            )
-            last, waited_s = now, 0.0
+            yield StepReport(**update._asdict(), lengths_B=lengths_B)
 
+    clock.end_step()
     batch = fetch()
     while batch is not None:
+        clock.begin("copy")
         copier.wait(batch)
         loss = trainer.compute(batch)
+        clock.begin("other")
         yield from reports()
         lengths_B = batch.lengths_B
         # While the device computes, the next batch is fetched and copied.

@@ -4,10 +4,12 @@ import math
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+
+from biovl.pretrain.step_time import Seconds, lag, mean_of, slowest
 
 RECENT_LINES = 10
 """Number of log lines over which speed is averaged for the remaining time."""
@@ -42,10 +44,13 @@ class StepRecord:
 
     grad_norm: float
     waited_s: float
-    """Seconds waiting for data, a part of ``seconds``."""
+    """Seconds that the device was idle for lack of data, a part of ``seconds``."""
 
     seconds: float
     """Duration of the whole step, in seconds."""
+
+    by_rank: Sequence[Seconds] | None = None
+    """Mean seconds of a step by part, of every worker, if they were exchanged in this step."""
 
 
 class Meter:
@@ -86,6 +91,7 @@ class Meter:
         self._unit = unit
         self._last_line_s: float | None = None
         self._since: list[StepRecord] = []
+        self._lag: str | None = None
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_LINES)
         """Pairs and seconds of the last lines."""
 
@@ -112,6 +118,14 @@ class Meter:
         }
         if self._peak_flops is not None:
             record["mfu"] = step.flops / seconds / self._peak_flops
+        if step.by_rank is not None:
+            self._lag = lag(step.by_rank)
+            mean = mean_of(step.by_rank)
+            record |= {f"time/{part}_s": value for part, value in mean.items()}
+            if len(step.by_rank) > 1:
+                rank = slowest(step.by_rank)
+                record["slowest/rank"] = rank
+                record |= {f"slowest/{part}_s": v for part, v in step.by_rank[rank].items()}
         return record
 
     def line(self) -> str | None:
@@ -120,7 +134,8 @@ class Meter:
         The first and the last step of the run always have a line. It has at most 120 characters:
         epoch and step out of their totals, mean loss, learning rate, logit scale, speed of all
         workers and per worker, tokens without padding, share of the time spent waiting for data,
-        memory, model FLOPs utilisation, remaining time.
+        memory, model FLOPs utilisation, remaining time. If a worker lags, it and its part stand in
+        place of tokens, speed per worker, waiting and utilisation: see ``step_time.lag``.
         """
         if not self._since:
             return None
@@ -150,14 +165,15 @@ class Meter:
         finite = [step.loss for step in self._since if math.isfinite(step.loss)]
         loss = sum(finite) / len(finite) if finite else last.loss
         speed = [f"{short(pairs / seconds)} pairs/s"]
-        if self._workers > 1:
+        if self._workers > 1 and self._lag is None:
             speed.append(f"{short(pairs / seconds / self._workers)}/{self._unit}")
-        speed.append(f"{short(sum(step.tokens for step in self._since) / seconds)} tok/s")
-        state = [
-            f"wait {sum(step.waited_s for step in self._since) / seconds:.0%}",
-            f"{short(self._memory_bytes() / 1e9)}GB",
-        ]
-        if self._peak_flops is not None:
+        if self._lag is None:
+            speed.append(f"{short(sum(step.tokens for step in self._since) / seconds)} tok/s")
+            state = [f"wait {sum(step.waited_s for step in self._since) / seconds:.0%}"]
+        else:
+            state = [self._lag]
+        state.append(f"{short(self._memory_bytes() / 1e9)}GB")
+        if self._peak_flops is not None and self._lag is None:
             used = sum(step.flops for step in self._since) / seconds / self._peak_flops
             state.append(f"MFU {used:.0%}")
         left = self.seconds_left()

@@ -178,7 +178,8 @@ class EpochRuns:
         begins = np.concatenate([[int(self.ends[low - 1]) if low else 0], ends[:-1]])
         shifts = self.starts[low:high].astype(np.int64) - begins
         lengths = np.minimum(ends, stop) - np.maximum(begins, first)
-        return np.arange(first, stop) + np.repeat(shifts, lengths)
+        draws: np.ndarray = np.arange(first, stop) + np.repeat(shifts, lengths)
+        return draws
 
 
 def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:

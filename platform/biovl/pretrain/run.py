@@ -288,6 +288,8 @@ class _Saver:
             self._callbacks.say(f"step {step.done}: {alarm}")
         if self.journal is not None:
             self.journal.add(record)
+            if step.by_rank is not None:
+                self.journal.add_ranks(step.done, step.by_rank)
         line = meter.line()
         if line is not None:
             self._callbacks.say(line)
@@ -382,6 +384,7 @@ def _step_of(report: StepReport, cost: flops.ForwardCost) -> StepRecord:
         grad_norm=report.grad_norm,
         waited_s=report.waited_s,
         seconds=report.seconds,
+        by_rank=report.by_rank,
     )
 
 
