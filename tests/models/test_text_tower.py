@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, ModernBertConfig, RobertaConfig
 
 from biovl.core.errors import ConfigError
-from biovl.models.towers import TextTower, attention
+from biovl.models.towers import TextTower, attention, texts
 
 CONTEXT = 150
 
@@ -175,6 +175,60 @@ def test_a_tower_that_would_give_other_features_is_refused(
         TextTower(text(), compute, CONTEXT)
 
 
+@pytest.mark.parametrize(("causal", "reach"), [(False, None), (True, None), (False, 8), (True, 8)])
+def test_attention_in_padded_chunks_is_that_of_each_caption(causal: bool, reach: Any) -> None:
+    # As on GPUs without a kernel for packed captions. More captions than a chunk has.
+    torch.manual_seed(0)
+    lengths_B = torch.randint(1, 40, (attention.CHUNK_CAPTIONS + 9,), dtype=torch.int32)
+    layout = attention.CaptionLayout.of(lengths_B, torch.device("cpu"))
+    tokens = int(lengths_B.sum())
+    inputs = [torch.rand(tokens, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    weights = torch.rand(tokens, 2, 4, dtype=torch.float64)
+    # By definition: attention over all tokens, those of other captions hidden.
+    owner_T = torch.arange(len(lengths_B)).repeat_interleave(lengths_B)
+    apart_TT = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    visible_TT = owner_T[:, None] == owner_T
+    if causal:
+        visible_TT = visible_TT & (apart_TT >= 0)
+    if reach is not None:
+        visible_TT = visible_TT & (apart_TT.abs() <= reach)
+    query, key, value = (each.transpose(0, 1) for each in inputs)
+    scores = (0.3 * query @ key.mT).masked_fill(~visible_TT, -torch.inf)
+    expected = (scores.softmax(-1) @ value).transpose(0, 1)
+    actual = attention._by_chunks(*inputs, *layout.chunks, scale=0.3, causal=causal, reach=reach)
+    torch.testing.assert_close(actual, expected, atol=1e-12, rtol=0)
+    for one, other in zip(
+        torch.autograd.grad((actual * weights).sum(), inputs),
+        torch.autograd.grad((expected * weights).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_towers_without_a_kernel_for_packed_captions_have_the_same_features(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    tower = TextTower(TOWERS[name]().double(), "packed", CONTEXT)
+    expected_BD, expected = features_and_gradients(tower)
+    tower.zero_grad()
+
+    def by_chunks(
+        query: Tensor, key: Tensor, value: Tensor, layout: Any, *, scale: Any = None,
+        causal: bool = False, reach: Any = None,
+    ) -> Tensor:  # fmt: skip
+        return attention._by_chunks(
+            *(query, key, value, *layout.chunks), scale=scale, causal=causal, reach=reach
+        )
+
+    monkeypatch.setattr(texts, "attend", by_chunks)
+    actual_BD, actual = features_and_gradients(tower)
+    torch.testing.assert_close(actual_BD, expected_BD, atol=1e-12, rtol=0)
+    for parameter, gradient in expected.items():
+        torch.testing.assert_close(actual[parameter], gradient, atol=1e-12, rtol=0, msg=parameter)
+
+
 def test_dropout_of_attention_weights_is_refused_and_not_ignored() -> None:
     text = bert(attention_probs_dropout_prob=0.1).train()
     for layer in text.transformer.encoder.layer:
@@ -192,7 +246,7 @@ def test_on_gpus_every_layer_uses_the_flash_kernel(monkeypatch: pytest.MonkeyPat
         enabled.append((kernels.flash_sdp_enabled(), kernels.cudnn_sdp_enabled()))
         return query
 
-    monkeypatch.setattr(attention, "_has_flash", lambda query: True)
+    monkeypatch.setattr(attention, "has_varlen_kernel", lambda device, dtype: True)
     monkeypatch.setattr(attention, "varlen_attn", kernel)
     TextTower(modern_bert(), "packed", CONTEXT)(*ragged(30, 70))
     assert enabled == [(True, False)] * 4

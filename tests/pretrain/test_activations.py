@@ -143,11 +143,6 @@ def test_a_real_step_needs_what_is_estimated(recipe, step, pairs) -> None:
         torch.zeros(pairs * LENGTH, dtype=torch.int32, device="meta"),
         lengths_B,
     )
-    if step.text == "padded":
-        # A mask of booleans picks nothing without data.
-        towers.text._padded = lambda *_: torch.zeros(
-            len(_[1]), found.context_length, dtype=torch.long, device="meta"
-        )
     peak = _Peak()
     with activations._flash_attention(padding_mask=False), peak:
         gradients(towers, batch, pairs, info_nce, workers=Workers(), micro_batch=step.micro_batch)

@@ -9,10 +9,26 @@ from open_clip.model import CustomTextCLIP
 from timm.layers import DropPath
 from torch._dynamo.utils import counters
 
-from biovl.models.towers import TextTower
-from biovl.models.towers.attention import CaptionLayout, _attend_one_by_one, attend
+from biovl.core import config as configs
+from biovl.models.builders.open_clip import Built
+from biovl.models.towers import TextTower, attention
+from biovl.models.towers.attention import CaptionLayout, _attend_in_graph, attend
 from biovl.pretrain import compiling
-from biovl.pretrain.prepare import blocks_of
+from biovl.pretrain import config as pretrain_config
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import PretrainConfig, StepConfig
+from biovl.pretrain.flops import copied_to
+from biovl.pretrain.losses import LOSSES, info_nce
+from biovl.pretrain.models import describe
+from biovl.pretrain.prepare import blocks_of, towers_of
+from biovl.pretrain.step import gradients
+from biovl.runtime.workers import Workers
+
+
+class Graphs(list):
+    """Compiled graphs, and how often they were called."""
+
+    calls = 0
 
 
 @pytest.fixture
@@ -20,11 +36,16 @@ def graphs(monkeypatch):
     """The graphs that are compiled, for PyTorch to run as they are."""
     dynamo.reset()
     counters.clear()
-    compiled = []
+    compiled = Graphs()
 
     def keep(graph, _):
         compiled.append(graph)
-        return graph.forward
+
+        def call(*inputs):
+            compiled.calls += 1
+            return graph.forward(*inputs)
+
+        return call
 
     original = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **named: original(f, **named, backend=keep))
@@ -44,12 +65,152 @@ def clip(depth: int) -> CustomTextCLIP:
     )  # fmt: skip
 
 
+def structure(recipe: str) -> tuple[object, ...]:
+    """What distinguishes the blocks of a recipe from those of others, apart from their sizes."""
+    settings = pretrain_config.RECIPES[recipe]().model.settings
+    image = settings.get("vision_cfg", {})
+    text = settings.get("text_cfg", {}).get("hf_model_name")
+    return (
+        settings.get("architecture"),
+        image.get("timm_model_name", "").partition("_")[0],
+        image.get("timm_drop_path"),
+        text,
+    )
+
+
+STRUCTURES = {structure(name): name for name in pretrain_config.RECIPES}
+
+
+def shallow(recipe: str):
+    """The model of a recipe without data, cut to the first blocks of each tower."""
+    settings = configs.recipe_settings(pretrain_config.RECIPES[recipe]())
+    corpora = ["corpus", "longcap"] if recipe == "bmc_longclip_plus" else "corpus"
+    run = configs.build(PretrainConfig, {**settings, "corpus": corpora, "out": "out"})
+    found = describe(run.model)
+    for tower in (found.model.visual, found.model.text):
+        blocks = blocks_of(tower)
+        for part in tower.modules():
+            # ModernBERT's fourth layer is the first that has a norm and no window.
+            if isinstance(part, torch.nn.ModuleList | torch.nn.Sequential) and list(part) == blocks:
+                del part[4 if "ModernBert" in type(blocks[0]).__name__ else 2 :]
+    return found
+
+
+def without_data(found, step):
+    model = copied_to(found.model, "meta", requires_grad=True)
+    built = Built(**{**vars(found), "model": model}, tokenizer=None)
+    return towers_of(built, step, torch.device("meta"))
+
+
+def batch_without_data(found, lengths):
+    return Batch(
+        torch.zeros(
+            len(lengths), found.image_size, found.image_size, 3, dtype=torch.uint8, device="meta"
+        ),
+        torch.zeros(sum(lengths), dtype=torch.int32, device="meta"),
+        torch.tensor(lengths, dtype=torch.int32),
+    )
+
+
+@pytest.fixture
+def varlen(monkeypatch):
+    """Attention as on a GPU, whose kernel has a version without data."""
+    monkeypatch.setattr(attention, "has_varlen_kernel", lambda device, dtype: True)
+
+
+# Tensors on the device "meta" have no data: a step that read any on the host would raise an error,
+# as with .item(), a mask of booleans as an index or a copy to the host.
+@pytest.mark.parametrize(
+    ("recipe", "step"),
+    [
+        *((recipe, StepConfig(micro_batch=2)) for recipe in STRUCTURES.values()),
+        ("tiny", StepConfig(text="padded")),
+        ("tiny", StepConfig(loss="siglip", loss_tile=3)),
+    ],
+)
+def test_a_step_does_not_wait_for_the_device(recipe, step, varlen) -> None:
+    with pytest.raises(RuntimeError):
+        torch.zeros(3, device="meta").sum().item()
+    with pytest.raises(NotImplementedError):
+        torch.zeros(3, device="meta").bool().nonzero()
+    found = shallow(recipe)
+    towers = without_data(found, step)
+    gradients(
+        towers, batch_without_data(found, [3, 5, 9, 4]), 4, LOSSES[step.loss], workers=Workers(),
+        micro_batch=step.micro_batch, tile=step.loss_tile,
+    )  # fmt: skip
+    assert towers.logit_scale.grad is not None
+
+
+# The step of a run with the settings that make it run blocks in all ways: micro-batches without
+# gradients and with them, and again in the backward pass for their activations.
+@pytest.mark.parametrize("recipe", STRUCTURES.values())
+def test_every_recipe_is_compiled_once_and_in_one_piece(recipe, graphs, varlen) -> None:
+    found = shallow(recipe)
+    step = StepConfig(compile=True, micro_batch=2, checkpoint_activations=True)
+    towers, watch, counts = without_data(found, step), compiling.CompileWatch(), []
+    for lengths in ([3, 5, 9, 4], [20, 130, 7, 8]):
+        calls = graphs.calls
+        gradients(
+            towers, batch_without_data(found, lengths), 4, info_nce, workers=Workers(),
+            micro_batch=2,
+        )  # fmt: skip
+        counts.append((len(graphs), graphs.calls - calls))
+    assert not counters["graph_break"]
+    assert watch.messages() == []
+    watch.close()
+    # No graph for other lengths, and in each step as many calls as blocks times passes.
+    assert counts[0] == counts[1]
+    visual, text = found.model.visual, found.model.text
+    images = sum(type(part) is type(blocks_of(visual)[0]) for part in visual.modules())
+    texts = len(blocks_of(text))
+    # A ResNet recomputes nothing, a graph of transformers recomputes by itself.
+    again = (0 if "rn50" in recipe else images) + (0 if hasattr(text, "config") else texts)
+    micro_batches, passes = 2, 2
+    assert counts[0][1] == micro_batches * (passes * (images + texts) + again)
+
+
+@pytest.mark.parametrize("failing", ["forward", "backward"])
+def test_a_block_that_cannot_be_compiled_runs_eagerly_and_is_reported(failing, monkeypatch) -> None:
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def keep(graph, _):
+        return make_boxed_func(graph.forward)
+
+    def fail(graph, _):
+        raise RuntimeError("no C compiler was found")
+
+    compilers = {"fw_compiler": keep, "bw_compiler": keep}
+    backend = aot_autograd(**{**compilers, f"{failing[0]}w_compiler": fail})
+    original = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **named: original(f, **named, backend=backend))
+    dynamo.reset()
+    watch = compiling.CompileWatch()
+    blocks, eager = (blocks_of(clip(2).visual.eval())[:2] for _ in range(2))
+    compiling.compile_blocks(blocks, dynamic=False)
+    rows = torch.rand(2, 5, 192)
+    for _ in range(2):
+        torch.manual_seed(0)
+        compiled_rows = run_images(blocks, rows, grad=True)
+    (line,) = watch.messages()
+    watch.close()
+    dynamo.reset()
+    torch.manual_seed(0)
+    for block in eager:
+        rows = block(rows)
+    assert "no C compiler was found" in line
+    assert all(p.grad is not None for block in blocks for p in block.parameters())
+    torch.testing.assert_close(compiled_rows, rows)
+
+
 def run_images(blocks, rows, *, grad):
     with torch.set_grad_enabled(grad):
         for block in blocks:
             rows = block(rows)
     if grad:
         rows.sum().backward()
+    return rows.detach()
 
 
 def test_blocks_with_other_rates_of_dropped_paths_share_their_graphs(graphs) -> None:
@@ -92,7 +253,7 @@ def test_attention_in_a_compiled_block_has_the_gradients_of_attention(causal, re
     torch.manual_seed(0)
     inputs = [torch.rand(14, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     weights = torch.rand(14, 2, 4, dtype=torch.float64)
-    ours = _attend_one_by_one(*inputs, layout.bounds, 0.5, causal, -1 if reach is None else reach)
+    ours = _attend_in_graph(*inputs, lengths_B, 0.5, causal, -1 if reach is None else reach)
     theirs = attend(*inputs, layout, scale=0.5, causal=causal, reach=reach)
     torch.testing.assert_close(ours, theirs)
     for one, other in zip(

@@ -209,6 +209,7 @@ def _text_features(
                 tokens,
                 torch.zeros(count + 1, dtype=torch.int32, device="cuda"),
                 torch.zeros(count * tokens, dtype=torch.long, device="cuda"),
+                torch.zeros(count, dtype=torch.int32),
             ),
         )
     tokens_BL = torch.ones(count, tokens, dtype=torch.long, device="cuda")

@@ -17,15 +17,18 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from biovl.core.errors import ConfigError
-from biovl.models.towers.attention import CaptionLayout, attend, segment_mean
+from biovl.models.towers.attention import (
+    CHUNK_CAPTIONS,
+    CaptionLayout,
+    attend,
+    segment_mean,
+    to_device,
+)
 from biovl.models.towers.images import unit_rows
 
 # Shapes: B captions, T tokens of all captions, L tokens of the longest, W width, D embedding.
 
 TextCompute = Literal["packed", "chunked", "padded"]
-
-CHUNK_CAPTIONS = 64
-"""Captions of similar length that ``chunked`` pads together."""
 
 _PACKED_ATTENTION = "biovl_packed"
 
@@ -53,6 +56,16 @@ class TextTower(nn.Module):
         if compute == "packed" and isinstance(text, HFTextEncoder):
             text.transformer.set_attn_implementation(_PACKED_ATTENTION)
         self._block = _packed_block
+
+    @property
+    def attention_shape(self) -> tuple[int, int, bool]:
+        """Attention heads, dimensions of a head, and whether attention is causal."""
+        if isinstance(self.text, HFTextEncoder):
+            found = self.text.config
+            heads, is_causal = int(found.num_attention_heads), False
+            return heads, int(found.hidden_size) // heads, is_causal
+        block: Any = self.text.transformer.resblocks[0]
+        return block.attn.num_heads, block.attn.head_dim, self.text.attn_mask is not None
 
     def compile_packed_block(self) -> None:
         """Compile the blocks of open_clip's own tower for packed captions."""
@@ -91,13 +104,14 @@ class TextTower(nn.Module):
             )
             for chunk in order.split(CHUNK_CAPTIONS)
         ]
-        return torch.cat(chunks)[torch.argsort(order).to(tokens_T.device)]
+        return torch.cat(chunks)[to_device(torch.argsort(order), tokens_T.device)]
 
     def _padded(self, tokens_T: Tensor, lengths_B: Tensor, longest: int) -> Tensor:
-        padded_BL = tokens_T.new_full((len(lengths_B), longest), _pad_token(self.text))
+        # An index of integers: with one of booleans the host waits for the device.
         inside_BL = torch.arange(longest) < lengths_B[:, None]
-        padded_BL[inside_BL.to(tokens_T.device)] = tokens_T
-        return padded_BL
+        places_T = to_device(inside_BL.flatten().nonzero()[:, 0], tokens_T.device)
+        padded = tokens_T.new_full((len(lengths_B) * longest,), _pad_token(self.text))
+        return padded.index_copy(0, places_T, tokens_T).view(-1, longest)
 
 
 def _pad_token(text: nn.Module) -> int:
