@@ -260,8 +260,21 @@ def test_eager_and_compiled_are_told_apart() -> None:
         config(workers=2, step=StepConfig(compile=True)), INFO, LENGTHS, accelerators=[A100_40]
     ).forecasts
     assert found.hours == found.hours_compiled < found.hours_eager
-    text = render(estimate(config(step=StepConfig(compile=True)), INFO, LENGTHS))
-    assert "compiled*" in text
+    (other,) = estimate(
+        config(workers=2, step=StepConfig(compile=False)), INFO, LENGTHS, accelerators=[A100_40]
+    ).forecasts
+    assert other.hours == other.hours_eager == found.hours_eager
+    starred = [word for word in render(estimate(config(), INFO, LENGTHS)).split() if "*" in word]
+    assert starred
+
+
+def test_only_a_long_run_is_compiled_by_default() -> None:
+    short, long = (
+        estimate(config(epochs=epochs), INFO, LENGTHS, accelerators=[A100_80]).forecasts[0]
+        for epochs in (2, 10_000)
+    )
+    assert short.hours == short.hours_eager < 0.5 < long.hours_eager
+    assert long.hours == long.hours_compiled
 
 
 def test_what_the_cluster_orders_is_forecast_first() -> None:

@@ -26,10 +26,11 @@ def step_gradients(
     micro_batch: int | None = None,
     dropout: float = 0.0,
     steps: int = 1,
+    exchanged: str = "fp32",
 ) -> dict[str, Tensor]:
     model = tiny_model(dropout=dropout, bias=-5.0 if loss == "siglip" else None).double().train()
     workers = Workers.current()
-    towers = towers_of(model).distributed(workers)
+    towers = towers_of(model).distributed(workers, exchanged)
     for number in range(steps):
         value = gradients(
             towers,
@@ -49,6 +50,14 @@ def shared_step(count: int, loss: str, micro_batch: int | None) -> dict[str, Ten
     own = share(count, workers.rank, workers.count)
     batch = piece(pairs(count), own.start, own.stop)
     return step_gradients(batch, total=count, loss=loss, micro_batch=micro_batch)
+
+
+def shared_step_in(precision: str) -> dict[str, Tensor]:
+    workers = Workers.current()
+    own = share(10, workers.rank, workers.count)
+    return step_gradients(
+        piece(pairs(10), own.start, own.stop), total=10, micro_batch=3, exchanged=precision
+    )
 
 
 def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -110,6 +119,20 @@ def test_workers_give_the_gradient_of_one_worker_with_the_whole_batch(
     expected = step_gradients(pairs(10), loss=loss)
     for actual in in_group(workers, shared_step, 10, loss, micro_batch):
         assert_equal(actual, expected)
+
+
+def test_gradients_exchanged_in_bf16_are_those_of_fp32_but_for_rounding() -> None:
+    exact, rounded = in_group(2, shared_step_in, "fp32"), in_group(2, shared_step_in, "bf16")
+    assert_equal(rounded[1], rounded[0])
+    differs = False
+    for name, value in exact[0].items():
+        # Each worker's part is rounded to 8 significant bits, and so is their sum.
+        largest = value.abs().max().item()
+        torch.testing.assert_close(rounded[0][name], value, atol=2**-7 * largest, rtol=0, msg=name)
+        differs |= not torch.equal(rounded[0][name], value)
+    assert differs
+    # Outside the towers nothing is compressed.
+    assert torch.equal(rounded[0]["logit_scale"], exact[0]["logit_scale"])
 
 
 def test_lengths_stay_on_the_host_whatever_the_device() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch._functorch.config
 from open_clip.transformer import TextTransformer
 from timm.layers.drop import DropPath
 from torch import Tensor, nn
@@ -19,7 +20,10 @@ later epochs, kinds of layers. PyTorch's default is 8, and all blocks count toge
 
 ALL_RECOMPILES = 1_024
 
-_GIVEN_UP = "torch._dynamo.convert_frame"
+_REPORTS = "torch._dynamo.convert_frame"
+"""PyTorch's logger of blocks that run in eager mode."""
+
+_FAILED = "WON'T CONVERT"
 
 
 class DropPathByTensor(nn.Module):
@@ -53,7 +57,7 @@ def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:
         blocks: The blocks of one tower.
         dynamic: Whether sizes change between calls; None detects it.
     """
-    raise_limits()
+    configure()
     for block in blocks:
         for name, part in list(block.named_children()):
             if isinstance(part, DropPath):
@@ -67,33 +71,49 @@ def compile_text(tower: TextTower, blocks: list[nn.Module]) -> None:
     """Make the blocks of a text tower compile for inputs whose length differs in every step."""
     if tower.compute == "packed" and isinstance(tower.text, TextTransformer):
         # The parts of a packed block are called separately.
-        raise_limits()
+        configure()
         tower.compile_packed_block()
     else:
         compile_blocks(blocks, dynamic=True)
 
 
-def raise_limits() -> None:
-    """Raise PyTorch's recompile limits to the number of graphs that towers need."""
+def configure() -> None:
+    """Raise PyTorch's recompile limits to the number of graphs that towers need.
+
+    A block that cannot be compiled runs in eager mode. Its backward pass is compiled with its
+    forward pass, so that both are known to compile before the step goes on.
+    """
     own: Any = torch._dynamo.config
     own.recompile_limit = max(own.recompile_limit, RECOMPILES)
     own.accumulated_recompile_limit = max(own.accumulated_recompile_limit, ALL_RECOMPILES)
+    own.suppress_errors = True
+    backward: Any = torch._functorch.config
+    backward.force_non_lazy_backward_lowering = True
 
 
-class CompileWatch(logging.Handler):
-    """Log handler that collects PyTorch's messages about blocks that run in eager mode."""
+class CompileWatch(logging.Filter):
+    """Log filter that collects PyTorch's messages about blocks that run in eager mode.
+
+    They do not reach the log with their tracebacks, which fill pages.
+    """
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self._given_up: list[str] = []
+        self._reported: set[str] = set()
         self._breaks_before: Counter[str] = Counter(counters["graph_break"])
-        logging.getLogger(_GIVEN_UP).addHandler(self)
+        logging.getLogger(_REPORTS).addFilter(self)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Collect a message of PyTorch, if it reports a fallback."""
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Collect a message of PyTorch, if it reports a fallback; return whether to log it."""
         message = record.getMessage()
-        if "recompile_limit" in message:
-            self._given_up.append(" ".join(message.split())[:300])
+        if _FAILED in message and record.exc_info and record.exc_info[1] is not None:
+            # PyTorch then tries the parts of the block, which fail for the same reason.
+            message = str(record.exc_info[1]).partition("\n\n")[0]
+        elif "recompile_limit" not in message:
+            return True
+        self._given_up.append(" ".join(message.split())[:300])
+        return False
 
     def messages(self) -> list[str]:
         """Return a line for each new fallback to eager mode since the last call."""
@@ -101,14 +121,15 @@ class CompileWatch(logging.Handler):
         lines = [
             f"step.compile: a block runs in eager mode from here on, and slower: {message}"
             for message in dict.fromkeys(self._given_up)
+            if message not in self._reported
         ] + [
             f"step.compile: a block is compiled in pieces: {' '.join(reason.split())[:300]}"
             for reason in breaks - self._breaks_before
         ]
+        self._reported.update(self._given_up)
         self._given_up, self._breaks_before = [], breaks
         return lines
 
     def close(self) -> None:
-        """Remove the log handler."""
-        logging.getLogger(_GIVEN_UP).removeHandler(self)
-        super().close()
+        """Remove the log filter."""
+        logging.getLogger(_REPORTS).removeFilter(self)

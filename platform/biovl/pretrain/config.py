@@ -268,8 +268,9 @@ class StepConfig:
     this many texts at a time."""
 
     micro_batch: int | None = None
-    """Pairs per forward pass of one worker; None: all of its pairs. With several micro-batches,
-    every pair has two forward passes (GradCache). A run that runs out of memory halves it."""
+    """Pairs per forward pass of one worker. None: on a GPU as many as fit by the memory estimate,
+    on a CPU all of its pairs. With several micro-batches, every pair has two forward passes
+    (GradCache). A run that runs out of memory halves it."""
 
     text: Literal["packed", "chunked", "padded"] = "packed"
     """Batching of captions: ``packed``, concatenated without padding; ``chunked``, in chunks of
@@ -283,9 +284,14 @@ class StepConfig:
     """Whether to recompute the activations of each block in the backward pass instead of storing
     them."""
 
-    compile: bool = False
-    """Whether to apply ``torch.compile`` to the blocks of both towers. Parts that run eagerly
-    nevertheless are reported."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether to apply ``torch.compile`` to the blocks of both towers. ``auto``: on GPUs from
+    Ampere on, if the rest of the run takes at least half an hour without it, and
+    ``deterministic`` is off. Blocks that cannot be compiled run eagerly and are reported."""
+
+    gradients: Literal["fp32", "bf16"] = "fp32"
+    """Precision in which workers exchange the gradients of both towers. ``bf16`` halves the traffic
+    on slow networks; gradients are then rounded to 8 significant bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,7 +516,9 @@ class PretrainConfig:
 
 MAY_CHANGE = {
     "": ("out", "workers", "save", "trackers", "trouble"),
-    "step": ("loss_tile", "micro_batch", "text", "checkpoint_activations", "compile"),
+    "step": (
+        *("loss_tile", "micro_batch", "text", "checkpoint_activations", "compile", "gradients"),
+    ),
     "data": ("unreadable", "small_images"),
     "validation": ("gpus", "cpus"),
 }

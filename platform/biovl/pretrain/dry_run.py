@@ -46,7 +46,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = ()) -> str:
         *_aligned(_memory(estimate)),
         "",
         "Time (an estimate from published rates, not measured; *: as configured)",
-        *_table([_heads(estimate), *(_row(estimate, forecast) for forecast in estimate.forecasts)]),
+        *_table([_HEADS, *(_row(estimate, forecast) for forecast in estimate.forecasts)]),
         "",
         *(f"  {line}" for line in _SOURCES),
         *_decoding(estimate),
@@ -107,12 +107,7 @@ def _memory(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
     yield "sum", f"{_gb(held.total):>9}"
 
 
-def _heads(estimate: RunEstimate) -> Sequence[str]:
-    star = ("", "*") if estimate.config["step"]["compile"] else ("*", "")
-    return (
-        *("GPUs", "", "pairs/s*", "per GPU*"),
-        *(f"eager{star[0]}", f"compiled{star[1]}", "memory", "step.micro_batch"),
-    )
+_HEADS = ("GPUs", "", "pairs/s", "per GPU", "eager", "compiled", "memory", "step.micro_batch")
 
 
 _LEFT = {0, 1, 7}
@@ -126,7 +121,12 @@ def _row(estimate: RunEstimate, each: Forecast) -> Sequence[str]:
         return (gpus, machine, "", "", "", "", held, "does not fit, even with 1")
     local = math.ceil(max(size for size, _ in estimate.plan.epochs) / each.workers)
     as_configured = each.micro_batch == min(estimate.config["step"]["micro_batch"] or local, local)
-    micro = "as configured" if as_configured else f"does not fit; set {each.micro_batch}"
+    if as_configured:
+        micro = "as configured"
+    elif estimate.config["step"]["micro_batch"] is None:
+        micro = f"{each.micro_batch}, chosen by the run"
+    else:
+        micro = f"does not fit; set {each.micro_batch}"
     if each.pairs_per_s is None:
         return (gpus, machine, "unknown", "", "", "", held, micro)
     return (
@@ -134,11 +134,15 @@ def _row(estimate: RunEstimate, each: Forecast) -> Sequence[str]:
         machine,
         f"{each.pairs_per_s:,.0f}",
         f"{each.pairs_per_s / each.workers:,.0f}",
-        "" if each.hours_eager is None else _time(each.hours_eager),
-        "" if each.hours_compiled is None else _time(each.hours_compiled),
+        _starred(each.hours_eager, not each.compiled),
+        _starred(each.hours_compiled, each.compiled),
         held,
         micro,
     )
+
+
+def _starred(hours: float | None, is_configured: bool) -> str:
+    return "" if hours is None else _time(hours) + ("*" if is_configured else "")
 
 
 def _decoding(estimate: RunEstimate) -> Iterable[str]:

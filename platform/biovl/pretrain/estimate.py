@@ -20,6 +20,11 @@ from biovl.pretrain.schedule import Plan
 CHUNKED_OVER_PACKED = 1.3
 """Tokens that ``chunked`` computes per token of a caption (measured on captions of papers)."""
 
+LEAST_COMPILED_HOURS = 0.5
+"""Shortest run without compilation that ``step.compile=auto`` compiles. Compiling a block of each
+kind takes one to three minutes with an empty cache, and saves an eighth of the time
+(``hardware.COMPILED_OVER_EAGER``)."""
+
 FULLEST_DEVIATIONS = 4
 """A micro-batch must also fit when its captions are longer by chance: one in 30,000 exceeds its
 mean by so many standard deviations."""
@@ -46,6 +51,9 @@ class Forecast:
     hours_eager: float | None = None
     hours_compiled: float | None = None
     """Hours without ``step.compile`` and with it; None if unknown."""
+
+    compiled: bool = False
+    """Whether the run compiles, as configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +109,8 @@ def estimate(
         ConfigError: If an epoch has not one full batch.
     """
     plan = Plan.of(len(lengths_N), config.batch, config.epochs)
-    lengths, counts = np.unique(np.minimum(lengths_N, info.context), return_counts=True)
-    shares = counts / counts.sum()
-    mean_tokens = float(lengths @ shares)
-    texts = float(info.cost.text(lengths) @ shares)
-    flops = float(info.cost.training(lengths) @ shares)
-    deviation = math.sqrt(float((lengths - mean_tokens) ** 2 @ shares))
-    computed = _Computed(config, info, mean_tokens, deviation, texts)
+    computed = _Computed(config, info, lengths_N)
+    mean_tokens, flops = computed.mean_tokens, computed.flops
     batch = max(size for size, _ in plan.epochs)
     fewest, most = (max(1, count) for count in config.workers.bounds)
     local = math.ceil(batch / fewest)
@@ -135,20 +138,52 @@ def estimate(
     )
 
 
+def largest_micro_batch(
+    config: PretrainConfig,
+    info: ModelInfo,
+    lengths_N: np.ndarray,
+    *,
+    batch: int,
+    workers: int,
+    memory_bytes: float,
+    autocast: bool,
+) -> int | None:
+    """Return the most pairs per forward pass that fit; None if not even one pair does.
+
+    All pairs of a worker if they fit; otherwise those of the fewest equal micro-batches.
+
+    Args:
+        config: Configuration of the run; its ``step.micro_batch`` is not exceeded.
+        info: Description of the model, see ``memory.describe``.
+        lengths_N: Tokens of texts of train, or of a sample of them. Shape [N], N >= 1.
+        batch: Pairs of all workers in a step.
+        workers: Number of workers.
+        memory_bytes: Memory of a worker's GPU.
+        autocast: Whether matrix products run in bfloat16.
+    """
+    computed = _Computed(config, info, lengths_N)
+    return computed.largest_micro_batch(
+        batch, math.ceil(batch / workers), memory_bytes, autocast=autocast
+    )
+
+
+def repays_compilation(hours_eager: float) -> bool:
+    """Return whether a run of some hours without ``step.compile`` is shorter with it."""
+    return hours_eager >= LEAST_COMPILED_HOURS
+
+
 class _Computed:
     """Compute and memory of a step, including the padding that the text tower computes."""
 
-    def __init__(
-        self,
-        config: PretrainConfig,
-        info: ModelInfo,
-        mean_tokens: float,
-        deviation: float,
-        texts: float,
-    ) -> None:
+    def __init__(self, config: PretrainConfig, info: ModelInfo, lengths_N: np.ndarray) -> None:
         self._config, self._info = config, info
         step = config.step
-        self._deviation = deviation
+        lengths, counts = np.unique(np.minimum(lengths_N, info.context), return_counts=True)
+        shares = counts / counts.sum()
+        self.mean_tokens = mean_tokens = float(lengths @ shares)
+        self.flops = float(info.cost.training(lengths) @ shares)
+        texts = float(info.cost.text(lengths) @ shares)
+        self._deviation = math.sqrt(float((lengths - mean_tokens) ** 2 @ shares))
         if step.text == "padded":
             self._tokens, self._deviation = float(info.context), 0.0
             self._texts = float(info.cost.text([info.context])[0])
@@ -188,20 +223,27 @@ class _Computed:
             checkpointed=self._config.step.checkpoint_activations,
         )
 
+    def largest_micro_batch(
+        self, batch: int, local: int, memory_bytes: float, *, autocast: bool
+    ) -> int | None:
+        """Return the size of the fewest equal micro-batches that fit; None if none fits."""
+        wanted = min(self._config.step.micro_batch or local, local)
+
+        def fits(micro: int) -> bool:
+            held = self.held(batch, local, micro, autocast=autocast, fullest=True)
+            return held.total <= USABLE * memory_bytes
+
+        return wanted if fits(wanted) else _largest(wanted, local, fits)
+
     def forecast(self, plan: Plan, batch: int, accelerator: Accelerator, workers: int) -> Forecast:
         """Return the estimate for some accelerators, with smaller micro-batches if necessary."""
         local = math.ceil(batch / workers)
-        wanted = min(self._config.step.micro_batch or local, local)
         has_bf16 = accelerator.bf16_tflops is not None
         precision = "bf16" if self._config.step.precision != "fp32" and has_bf16 else "fp32"
-
-        def held(micro: int, fullest: bool = False) -> Memory:
-            return self.held(batch, local, micro, autocast=precision == "bf16", fullest=fullest)
-
-        def fits(micro: int) -> bool:
-            return held(micro, fullest=True).total <= USABLE * accelerator.memory_gb * 1e9
-
-        micro = wanted if fits(wanted) else _largest(wanted, local, fits)
+        autocast = precision == "bf16"
+        micro = self.largest_micro_batch(
+            batch, local, accelerator.memory_gb * 1e9, autocast=autocast
+        )
         peak = accelerator.peak_flops(precision)
         hours: dict[bool, float | None] = {True: None, False: None}
         if micro is not None and peak is not None:
@@ -214,16 +256,20 @@ class _Computed:
             for compiled in hours:
                 share = accelerator.utilisation(compiled=compiled)
                 hours[compiled] = None if share is None else at_peak / share
-        own = hours[self._config.step.compile]
+        compiled = self._config.step.compile
+        if compiled == "auto":
+            compiled = hours[False] is not None and repays_compilation(hours[False])
+        own = hours[compiled]
         return Forecast(
             accelerator=accelerator,
             workers=workers,
-            held=held(micro or 1),
+            held=self.held(batch, local, micro or 1, autocast=autocast),
             micro_batch=micro,
             pairs_per_s=None if own is None else plan.pairs / own / 3600,
             hours=own,
             hours_eager=hours[False],
             hours_compiled=hours[True],
+            compiled=compiled,
         )
 
 

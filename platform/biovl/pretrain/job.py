@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TextIO
 
+import numpy as np
 import ray
 import ray.exceptions
 import torch
@@ -20,7 +21,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
 from biovl.core.errors import TrainingError
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import dry_run, estimate, memory, stream_job
+from biovl.pretrain import automatic, dry_run, estimate, memory, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
@@ -297,10 +298,19 @@ def estimated(config: PretrainConfig) -> str:
         embed_dim=described.model_cfg["embed_dim"],
         optim=config.optim,
     )
-    # The index counts CLIP's tokens without start and end.
-    lengths_N = text_tokens(config, mixture) + 2
+    lengths_N = _caption_tokens(config, mixture, sample=mixture.draws)
     about = describe_mixture(config, mixture)
     return dry_run.render(estimate.estimate(config, info, lengths_N), about)
+
+
+def _caption_tokens(
+    config: PretrainConfig, mixture: Mixture, *, sample: int = automatic.SAMPLE
+) -> np.ndarray:
+    """Return the tokens of texts of train, with start and end, of every n-th pair."""
+    # The index counts CLIP's tokens without start and end.
+    lengths_N = text_tokens(config, mixture) + 2
+    every_nth: np.ndarray = lengths_N[:: max(1, len(lengths_N) // sample)]
+    return every_nth
 
 
 def _fit(
@@ -327,6 +337,7 @@ def _fit(
             "config": configs.to_plain(config),
             "epochs": plan.epochs,
             "validated_every": every,
+            "caption_tokens": _caption_tokens(config, mixture) if workers.gpus else None,
             "queue": queue,
             # In a list: Ray would resolve a top-level reference for every worker.
             "source": [source],
@@ -395,6 +406,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             callbacks,
             workers=workers,
             device=device,
+            caption_tokens=arguments["caption_tokens"],
         )
     # All workers raise this together, and would again after a restart by Ray.
     except TrainingError as error:

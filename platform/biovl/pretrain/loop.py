@@ -147,7 +147,7 @@ class Trainer:
         self.device = device
         self._config, self._plan, self._workers = config, plan, workers
         self._model, self._halved = model, halved
-        self._towers = towers.distributed(workers)
+        self._towers = towers.distributed(workers, config.step.gradients)
         self._optimizer = make_optimizer(model, config.optim)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._loss = LOSSES[config.step.loss]

@@ -19,6 +19,8 @@ def towers_of(
 ) -> Towers:
     """Return the towers of a model on a device, in training mode but for a locked one.
 
+    They are compiled with ``step.compile=true``; ``auto`` is for the caller to decide.
+
     Raises:
         ConfigError: If the text tower does not support ``step.text``.
     """
@@ -28,8 +30,8 @@ def towers_of(
         checkpoint_activations(model.visual)
         checkpoint_activations(model.text)
     text = TextTower(model.text, step.text, built.context_length)
-    if step.compile:
-        compile_blocks(blocks_of(model.visual), dynamic=False)
+    if step.compile is True:
+        compile_blocks(_compiled_blocks(model.visual), dynamic=False)
         compile_text(text, blocks_of(model.text))
     return Towers(
         ImageTower(model.visual, built.mean, built.std).to(device),
@@ -46,6 +48,12 @@ def checkpoint_activations(tower: Any) -> None:
         tower.transformer.gradient_checkpointing_enable({"use_reentrant": False})
     else:
         tower.set_grad_checkpointing()
+
+
+def _compiled_blocks(tower: nn.Module) -> list[nn.Module]:
+    """Return all blocks of the class of ``blocks_of``: a ResNet has them in several stages."""
+    kinds = {type(block) for block in blocks_of(tower)}
+    return [module for module in tower.modules() if type(module) in kinds]
 
 
 def blocks_of(tower: nn.Module) -> list[nn.Module]:

@@ -5,16 +5,18 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
 from biovl.core.artifacts import Draft
 from biovl.core.errors import RestartNeeded, TrainingError
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import flops, hardware, rollback
+from biovl.models.towers import TextTower
+from biovl.pretrain import automatic, flops, hardware, rollback
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
@@ -79,10 +81,21 @@ def run(
     *,
     workers: Workers,
     device: torch.device,
+    caption_tokens: np.ndarray | None = None,
 ) -> None:
     """Train from the last checkpoint, if there is one, until the end of the plan.
 
     Every worker calls this at the same time. Worker 0 writes checkpoints, the journal and messages.
+
+    Args:
+        config: Configuration of the run.
+        plan: Its steps.
+        validated_every: Epochs between validations; None: no validation.
+        callbacks: Connections to the environment.
+        workers: The process group.
+        device: This worker's device.
+        caption_tokens: Tokens of captions of train, with start and end, or of a sample of them.
+            None assumes captions that fill the context. Shape [N].
 
     Raises:
         TrainingError: If the run diverged or collapsed. All workers raise it together.
@@ -91,7 +104,7 @@ def run(
             after the restart.
         BiovlError: If an input of the run is unavailable.
     """
-    _make_deterministic(config)
+    _configure_backends(config)
     allow_tf32(config.step.precision, device)
     draft = Draft(config.out)
     checkpoints = Checkpoints(
@@ -107,16 +120,46 @@ def run(
     skipped = _skipped_steps(draft, workers, device)
     # Worker 0 decides, since other nodes may list the folder differently.
     last_good = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
-    micro_batch = read_micro_batch(draft, config.step.micro_batch) if workers.rank == 0 else 0
+    configured = config.step.micro_batch
+    micro_batch = read_micro_batch(draft, configured) if workers.rank == 0 else 0
     decided = torch.tensor([last_good, micro_batch or 0], device=device)
     steps_done, micro_batch = workers.sum(decided).tolist()
+    config = replace(config, step=replace(config.step, micro_batch=micro_batch or None))
+    described = describe(config.model, config.optim)
+    cost = flops.forward_cost(described.model)
+    if caption_tokens is None:
+        caption_tokens = np.array([described.context_length])
+    properties = automatic.Device.of(config, device)
+    say = callbacks.say if workers.rank == 0 else _say_nothing
+    config = replace(
+        config,
+        step=automatic.choose_step(
+            *(config, described, cost, plan, caption_tokens),
+            steps_done=steps_done,
+            device=properties,
+            workers=workers.count,
+            say=say,
+        ),
+    )
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
     towers = towers_of(built, config.step, device, config.optim)
+    assert isinstance(towers.text, TextTower)
+    automatic.choose_attention(
+        *(
+            towers.text,
+            caption_tokens,
+            config.step.micro_batch or plan.epochs[0][0] // workers.count,
+        ),
+        deterministic=config.deterministic,
+        bf16=properties.bf16,
+        device=device,
+        say=say,
+    )
 
     def record_halving_and_say(before: int, after: int) -> None:
         step = trainer.steps_done + 1
-        record_halving(draft, config.step.micro_batch, step=step, before=before, after=after)
+        record_halving(draft, configured, step=step, before=before, after=after)
         # Several workers restart, and the driver logs the reason.
         if workers.count == 1:
             callbacks.say(out_of_memory_line(step, before, after))
@@ -130,7 +173,6 @@ def run(
         workers=workers,
         halved=record_halving_and_say,
     )
-    trainer.micro_batch = micro_batch or None
     if steps_done:
         trainer.load(checkpoints.load(steps_done))
     if workers.rank == 0 and steps_done:
@@ -141,7 +183,6 @@ def run(
     if steps_done == plan.steps:
         return
 
-    cost = flops.forward_cost(describe(config.model, config.optim).model)
     accelerator = hardware.detect(device)
     precision = "bf16" if uses_bf16(config.step.precision, device) else "fp32"
     meter = Meter(
@@ -388,14 +429,20 @@ def _step_of(report: StepReport, cost: flops.ForwardCost) -> StepRecord:
     )
 
 
+def _say_nothing(line: str) -> None:
+    """Workers other than 0 log nothing."""
+
+
 def _hardware(workers: Workers, device: torch.device) -> str:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return f"{workers.count} x {name}"
 
 
-def _make_deterministic(config: PretrainConfig) -> None:
+def _configure_backends(config: PretrainConfig) -> None:
+    # Convolutions have the same shapes in every step: cuDNN times its algorithms once, as in
+    # open_clip_train.
+    torch.backends.cudnn.benchmark = not config.deterministic
     if config.deterministic:
         # cuBLAS reads this variable on its first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from biovl.pretrain.batches import Batch
@@ -57,8 +58,13 @@ class Towers:
     logit_scale: nn.Parameter
     logit_bias: nn.Parameter | None = None
 
-    def distributed(self, workers: Workers) -> "Towers":
-        """Return the towers wrapped in DDP; unchanged with one worker."""
+    def distributed(self, workers: Workers, precision: str = "fp32") -> "Towers":
+        """Return the towers wrapped in DDP; unchanged with one worker.
+
+        Args:
+            workers: The process group.
+            precision: Precision in which gradients are exchanged, ``fp32`` or ``bf16``.
+        """
         if workers.count == 1:
             return self
 
@@ -67,7 +73,12 @@ class Towers:
                 return tower
             # Without device_ids, also on GPUs: with them DDP copies every input to the GPU, and
             # caption lengths must stay on the host. DDP takes the device from the parameters.
-            return DistributedDataParallel(tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC)
+            wrapped = DistributedDataParallel(
+                tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
+            )
+            if precision == "bf16":
+                wrapped.register_comm_hook(None, bf16_compress_hook)
+            return wrapped
 
         return Towers(wrap(self.image), wrap(self.text), self.logit_scale, self.logit_bias)
 
