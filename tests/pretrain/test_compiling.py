@@ -8,6 +8,7 @@ import torch._dynamo as dynamo
 from open_clip.model import CustomTextCLIP
 from timm.layers import DropPath
 from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from biovl.core import config as configs
 from biovl.models.builders.open_clip import Built
@@ -231,6 +232,31 @@ def test_blocks_with_other_rates_of_dropped_paths_share_their_graphs(graphs) -> 
     assert not counters["graph_break"]
     assert watch.messages() == []
     watch.close()
+
+
+@pytest.mark.parametrize("recipe", ["biomedclip", "biomedclip_gpt", "bmc_longclip_512"])
+def test_blocks_with_the_kernel_for_packed_captions_are_compiled_in_one_piece(
+    recipe, graphs, monkeypatch
+) -> None:
+    @dynamo.disable
+    def capability(device):
+        return 8, 0
+
+    # As torch's own, a function that the compiler cannot look into.
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
+    text = shallow(recipe).model.text.to(torch.bfloat16)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), torch.device("cuda"):
+        tower = TextTower(copied_to(text, "cuda", requires_grad=True), "packed", 77)
+        compiling.compile_text(tower, blocks_of(tower.text))
+        layout = CaptionLayout(
+            [3, 9], 9, torch.zeros(3, dtype=torch.int32), torch.zeros(12, dtype=torch.long),
+            torch.zeros(2, dtype=torch.int32, device="cpu"),
+        )  # fmt: skip
+        tower.packed(torch.zeros(12, dtype=torch.long), layout)
+    assert not counters["graph_break"]
+    code = "".join(graph.code for graph in graphs)
+    assert "torch_attn._varlen_attn" in code
+    assert "attend_in_graph" not in code
 
 
 def test_a_packed_tower_compiles_once_whatever_the_lengths(graphs) -> None:

@@ -356,8 +356,14 @@ def has_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     return (
         device.type == "cuda"
         and dtype in (torch.bfloat16, torch.float16)
-        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and _capability(device) >= (8, 0)
     )
+
+
+# The compiler would break the graph at this call.
+@torch.compiler.assume_constant_result
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 def _band(length: int, reach: int, device: torch.device) -> Tensor:
