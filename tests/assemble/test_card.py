@@ -2,6 +2,7 @@ import io
 import json
 import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from biovl.assemble.hub import hub_license
 from biovl.assemble.origin import origin
 from biovl.assemble.statistics import statistics
 from biovl.assemble.tally import merge, tally
-from biovl.sample import make_packages
 from tests.assemble.corpora import HARVESTED, pair, pairs
 
 RECORD = pa.schema(
@@ -209,8 +209,10 @@ def test_a_card_says_where_its_figures_come_from(
     assert not any(words in about for words in others)
 
 
-def test_every_article_of_the_sample_is_known_to_be_synthetic(tmp_path: Path) -> None:
-    make_packages(tmp_path, articles=12)
+def test_every_article_of_the_sample_is_known_to_be_synthetic(
+    put_packages: Callable[[Path, int], None], tmp_path: Path
+) -> None:
+    put_packages(tmp_path, 12)
     journals = [
         etree.parse(next(folder.glob("*.*xml"))).findtext(".//journal-title")
         for folder in tmp_path.iterdir()

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,6 @@ from biovl.enrich.job import enrich
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from biovl.models.clip_tokens import clip_token_counts
-from biovl.sample import make_packages
 from tests.enrich.eutils import Eutils, article
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, interrupted
@@ -493,9 +493,9 @@ def harvest_of(packages: Path, out: Path) -> Path:
 
 
 def test_a_corpus_of_a_harvest_and_its_update_is_that_of_what_is_there_now(
-    ray_session: None, tmp_path: Path
+    ray_session: None, put_packages: Callable[[Path, int], None], tmp_path: Path
 ) -> None:
-    make_packages(tmp_path / "all", articles=9)
+    put_packages(tmp_path / "all", 9)
     *same, changed, gone, new = sorted((tmp_path / "all").iterdir())
     for state, names in {"before": [*same, changed, gone], "now": [*same, changed, new]}.items():
         (tmp_path / state).mkdir()

@@ -31,7 +31,6 @@ from biovl.core.parts import PartWriter
 from biovl.core.records import Figure
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
-from biovl.sample import make_packages
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
 
@@ -41,9 +40,11 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages(
+    put_packages: Callable[[Path, int], None], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     folder = tmp_path_factory.mktemp("packages")
-    make_packages(folder, articles=6)
+    put_packages(folder, 6)
     return folder
 
 
