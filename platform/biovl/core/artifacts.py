@@ -36,13 +36,18 @@ MANIFEST = "manifest.json"
 COLUMNS = "columns"
 """The manifest kind of folders of columns, and the name of their subfolder in a table's folder."""
 _DRAFT = ".draft"
+UNFINISHED = f"{_DRAFT}/unfinished"
+"""Folder of local files that are being written; their names end in those of the finished files."""
 _STARTED = ("begun", "lease", "reserved")
 _OTHER_FORMAT = (
     " (output_format is the version of what the job writes: this version of biovl writes other "
     "bytes, and no folder mixes those of two.)"
 )
-_SCRATCH = (f"{_DRAFT}/unfinished/", f"{_DRAFT}/ray/")
+_SCRATCH = (f"{UNFINISHED}/", f"{_DRAFT}/ray/")
 """Files of a draft that exist before any work is done: the lease, and Ray Train's own files."""
+_BLOCK_BYTES = 1 << 24
+_BLOCKS_IN_FLIGHT = 8
+"""Blocks of an upload in memory: several parts are sent at the same time."""
 _DELETE_TRIES = 100
 """Maximum attempts to delete a folder that is being written to."""
 
@@ -157,8 +162,9 @@ class Folder:
     @contextlib.contextmanager
     def _local_writer(self, name: str) -> Iterator[BinaryIO]:
         # Inside the draft, so that files of an interrupted process are deleted on publication.
-        unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
-        self._make_local_folder(self.at(name).rpartition("/")[0])
+        folder, _, last = self.at(name).rpartition("/")
+        unfinished = self.at(f"{UNFINISHED}/{uuid.uuid4().hex}-{last}")
+        self._make_local_folder(folder)
         self._make_local_folder(unfinished.rpartition("/")[0])
         try:
             with open(unfinished, "wb") as stream:
@@ -199,11 +205,18 @@ class Folder:
     def _bucket_writer(self, name: str) -> Iterator[BinaryIO]:
         # Closing a stream to S3 publishes what was written so far, also after an exception.
         with tempfile.TemporaryFile() as stream:
-            yield stream
+            with translate_storage_errors(
+                f"{tempfile.gettempdir()} (TMPDIR), for an upload to {self.described}"
+            ):
+                yield stream
             stream.seek(0)
             with self.filesystem.open_output_stream(self.at(name)) as upload:
-                while block := stream.read(1 << 24):
+                for number, block in enumerate(iter(lambda: stream.read(_BLOCK_BYTES), b"")):
                     upload.write(block)
+                    # Arrow uploads parts in the background, and holds all that are not sent yet:
+                    # the whole file, if the disk is faster than the network.
+                    if number % _BLOCKS_IN_FLIGHT == _BLOCKS_IN_FLIGHT - 1:
+                        upload.flush()
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -334,7 +347,7 @@ class Draft:
                             draft.folder.at(f"{_DRAFT}/{name}.json")
                         )
                 draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
-            draft.folder.delete_folder(f"{_DRAFT}/unfinished")
+            draft.folder.delete_folder(UNFINISHED)
             return draft
         present = [name for name in draft.folder.entries() if name != _DRAFT]
         if present:
