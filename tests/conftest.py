@@ -154,6 +154,27 @@ def shared_data() -> Path:
     return SHARED
 
 
+@pytest.fixture
+def mount_small_disk() -> Iterator[Callable[[Path, str], None]]:
+    """Mount a disk of a size, such as ``5m``, at a folder."""
+    import subprocess
+
+    mounted: list[Path] = []
+
+    def mount(folder: Path, size: str) -> None:
+        folder.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("only root can make a small disk")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 @pytest.fixture(scope="session")
 def bucket_uri() -> Iterator[str]:
     """A bucket of a local S3 server; clients find it through the environment as in production."""

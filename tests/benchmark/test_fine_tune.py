@@ -1,6 +1,7 @@
 """A whole image tower that learns: what is drawn and chosen, and that it learns."""
 
 import io
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_a_tiny_tower_learns_what_a_probe_of_it_does_not_see(tmp_path: Path) -> 
 def test_every_kind_of_model_learns_with_all_of_its_image_tower(save, tmp_path: Path) -> None:
     data = striped()
     one = tuner(save(tmp_path / "model"), data)
-    before = one.training.state()
+    before = deepcopy(one.training.state())
     one.training.epoch()
     one.training.epoch()
     after = one.training.state()

@@ -1,5 +1,7 @@
 """The module between the towers is METER's, and learns what an image and a question decide."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -152,7 +154,7 @@ def test_a_run_that_goes_on_ends_in_the_same_weights(data):
     for _ in range(3):
         whole.training.epoch()
     first.training.epoch()
-    kept = first.training.state()
+    kept = deepcopy(first.training.state())
     # What is kept is of this epoch, whatever comes after.
     first.training.epoch()
     second.training.load(kept)

@@ -1,5 +1,7 @@
 """A run of one worker without Ray: what it saves and when, and what it asks of its callbacks."""
 
+import subprocess
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
-from biovl.core.errors import ArtifactError, ConfigError, TrainingError
+from biovl.core.errors import ArtifactError, ConfigError, StorageError, TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import scores as scores_of_run
 from biovl.pretrain.batches import Batch
@@ -139,6 +141,78 @@ def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path)
     assert Checkpoints(str(tmp_path)).steps() == [3, 4, 8, 12]
 
 
+def test_a_save_that_is_due_does_not_wait_for_the_one_before(tmp_path: Path) -> None:
+    world, taken = World(tmp_path), threading.Event()
+
+    def slow(epoch: int, steps_done: int) -> None:
+        # In the writing thread, as if storage needed two more steps.
+        if steps_done == 4:
+            assert taken.wait(60)
+
+    def signalling(built: Built, steps_done: int, wait: Callable[[], None]) -> Generator[Batch]:
+        for number, batch in enumerate(batches(built, steps_done, wait)):
+            # While the eighth batch is fetched, seven steps are being taken.
+            if number == 7:
+                taken.set()
+            yield batch
+
+    changed = config(tmp_path, **{"save.every_steps": 5, "save.keep_last": 9})
+    plan = Plan.of(17, changed.batch, changed.epochs)
+    callbacks = Callbacks(signalling, slow, world.said.append)
+    run(changed, plan, 1, callbacks, workers=Workers(), device=torch.device("cpu"))
+    steps = Checkpoints(str(tmp_path)).steps()
+    # Due after step 5, and made after step 7, or with the end of the epoch, which waits for it.
+    assert steps[:1] == [4]
+    assert not {5, 6} & set(steps)
+    assert {8, 12} <= set(steps)
+    assert sum("postponed" in line for line in world.said if "step 5 " in line) == 1
+
+
+def test_the_history_is_of_every_so_many_steps_or_epochs_and_the_end(tmp_path: Path) -> None:
+    for every, expected in ((5, [5, 10, 12]), ("epoch", [4, 8, 12])):
+        out = tmp_path / str(every)
+        World(out).run(config(out, **{"save.keep_every": every, "save.keep_last": 1}))
+        names = sorted(path.name for path in (out / "checkpoints").iterdir())
+        assert names == [f"{steps:09d}.pt" for steps in expected]
+        assert Checkpoints(str(out)).load(expected[0])["steps_done"] == expected[0]
+
+
+def test_a_full_disk_ends_the_run_at_the_next_step_and_with_room_it_resumes(
+    mount_small_disk: Callable[[Path, str], None], tmp_path: Path
+) -> None:
+    undisturbed, out = tmp_path / "undisturbed", tmp_path / "model"
+    World(undisturbed).run(config(undisturbed), every=None)
+    # Half of a checkpoint of 10 MB.
+    mount_small_disk(out / ".draft", "5m")
+
+    def attempt() -> None:
+        world, changed = World(out), config(out)
+        callbacks = Callbacks(written_in_step_5, world.validate, world.said.append)
+        plan = Plan.of(17, changed.batch, changed.epochs)
+        run(changed, plan, None, callbacks, workers=Workers(), device=torch.device("cpu"))
+
+    def written_in_step_5(
+        built: Built, steps_done: int, wait: Callable[[], None]
+    ) -> Generator[Batch]:
+        for number, batch in enumerate(batches(built, steps_done, wait)):
+            if steps_done + number == 5:
+                for thread in threading.enumerate():
+                    if thread.name == "checkpoint":
+                        thread.join()
+            yield batch
+
+    with pytest.raises(StorageError, match=r"\bdisk\b"):
+        attempt()
+    # The first epoch ends after step 4; without a look the second one, after step 8, would tell.
+    assert [row["step"] for row in read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    assert Checkpoints(str(out)).steps() == []
+    assert list(out.rglob("*.pt")) == []
+    subprocess.run(["mount", "-o", "remount,size=100m", str(out / ".draft")], check=True)
+    attempt()
+    again, expected = (Checkpoints(str(place)).load(12)["model"] for place in (out, undisturbed))
+    assert all(torch.equal(again[name], value) for name, value in expected.items())
+
+
 def test_why_a_run_was_ended_is_noted(tmp_path: Path) -> None:
     with pytest.raises(TrainingError):
         World(tmp_path).run(config(tmp_path, **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0}))
@@ -166,16 +240,18 @@ def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> N
         config(tmp_path, **{"save.every_steps": 5, "save.keep_last": 9}), every=None
     )
     undisturbed = Checkpoints(str(tmp_path)).load(12)["model"]
-    for steps_done, place in ((12, 0.2), (10, 0.5), (8, 0.99)):
+    *_, intact, third, second, last = Checkpoints(str(tmp_path)).steps()
+    for steps_done, place in ((last, 0.2), (second, 0.5), (third, 0.99)):
         damaged = tmp_path / ".draft" / "checkpoints" / f"{steps_done:09d}.pt"
         data = bytearray(damaged.read_bytes())
         data[int(place * len(data))] ^= 8
         damaged.write_bytes(data)
     world = World(tmp_path)
     world.run(config(tmp_path), every=None)
-    assert all(f"{n:09d}.pt" in line for n, line in zip((12, 10, 8), world.said, strict=False))
-    assert Checkpoints(str(tmp_path)).corrupt() == [8, 10, 12]
-    assert "5 of 12" in world.said[3]
+    for steps_done, line in zip((last, second, third), world.said, strict=False):
+        assert f"{steps_done:09d}.pt" in line
+    assert Checkpoints(str(tmp_path)).corrupt() == [third, second, last]
+    assert f"{intact} of 12" in world.said[3]
     again = Checkpoints(str(tmp_path)).load(12)["model"]
     assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
 

@@ -83,17 +83,10 @@ def reason(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(mount_small_disk: Callable[[Path, str], None], tmp_path: Path) -> Path:
     """A disk of its own that takes 150 kB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=152k", "none", str(disk)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only root can make a small disk")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    mount_small_disk(tmp_path / "disk", "152k")
+    return tmp_path / "disk"
 
 
 def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(

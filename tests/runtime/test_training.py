@@ -2,6 +2,7 @@
 
 import io
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_what_goes_on_from_a_state_ends_in_the_same_weights() -> None:
     losses = list(training(whole).remaining(Checkpoints("unused"), save_every_s=math.inf))
     begun = training(first)
     assert begun.epoch() == losses[0]
-    state = begun.state()
+    state = deepcopy(begun.state())
     # What is kept is of this epoch, whatever comes after.
     begun.epoch()
     stream = io.BytesIO()

@@ -158,8 +158,9 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
 def _learn(training: EpochTraining, place: str, save_every_s: float) -> float | None:
     """Train from the last checkpoint to the last epoch; return the loss, None if NaN or Inf."""
     checkpoints = Checkpoints(place)
-    if done := checkpoints.last_good():
-        training.load(checkpoints.load(done))
+    state = checkpoints.load_last()
+    if state is not None:
+        training.load(state)
     try:
         losses = list(training.remaining(checkpoints, save_every_s=save_every_s))
     except TrainingError:

@@ -16,7 +16,6 @@ import ray
 import ray.exceptions
 import ray.train
 import ray.train.torch
-import torch
 
 from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import Questions
@@ -138,12 +137,11 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
                 queue.put(line)
 
     draft, checkpoints, training = Draft(place), Checkpoints(place), learner.training
-    # Worker 0 decides, as a folder may look different from elsewhere.
-    intact = checkpoints.last_good(say) if is_first else 0
-    device = ray.train.torch.get_device()
-    if done := int(Workers.current().sum(torch.tensor(intact, device=device))):
-        training.load(checkpoints.load(done))
-        say(f"resumes after epoch {done} of {epochs}")
+    workers, device = Workers.current(), ray.train.torch.get_device()
+    state = workers.broadcast(lambda: checkpoints.load_last(say), device)
+    if state is not None:
+        workers.together(lambda: training.load(state), device)
+        say(f"resumes after epoch {training.epochs_done} of {epochs}")
     losses = draft.read_note("losses") or {}
     said, save_every_s = time.monotonic(), arguments["learning"]["save_every_s"]
     for loss in training.remaining(checkpoints, save_every_s=save_every_s, saves=is_first):

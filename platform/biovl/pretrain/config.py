@@ -303,11 +303,18 @@ class SaveConfig:
     every_minutes: float | None = 15.0
     """Maximum minutes between checkpoints; None: by steps alone."""
     keep_last: int = 2
-    """Number of most recent checkpoints to retain."""
+    """Number of most recent checkpoints to retain until the run is published."""
+
+    keep_every: int | Literal["epoch"] | None = None
+    """Checkpoints to retain for good, in ``checkpoints/`` of the published folder: those of every
+    so many steps, or of the end of every epoch, and the last. None: none. With the optimizer's
+    state, each is three times as large as the weights."""
 
     def __post_init__(self) -> None:
         if self.keep_last < 1:
             raise ValueError(f"keep_last must be positive, got {self.keep_last}")
+        if isinstance(self.keep_every, int) and self.keep_every < 1:
+            raise ValueError(f"keep_every must be positive, got {self.keep_every}")
         if self.every_steps is not None and self.every_steps < 1:
             raise ValueError(f"every_steps must be positive, got {self.every_steps}")
         if self.every_minutes is not None and self.every_minutes <= 0:

@@ -19,7 +19,7 @@ import torch
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
-from biovl.core.errors import TrainingError
+from biovl.core.errors import ArtifactError, TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import automatic, dry_run, estimate, memory, stream_job
 from biovl.pretrain.batches import Batch
@@ -39,7 +39,13 @@ from biovl.pretrain.publishing import read_steps, write_model, write_report_file
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
-from biovl.pretrain.scores import epoch_to_publish, note_name, read_scores, steps_waiting
+from biovl.pretrain.scores import (
+    epoch_to_publish,
+    in_history,
+    note_name,
+    read_scores,
+    steps_waiting,
+)
 from biovl.pretrain.validation import describe_scores, validate
 from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train
@@ -187,18 +193,23 @@ def _publish(
     _, how = identity(configs.to_plain(config))
     scores = read_scores(draft)
     chosen = epoch_to_publish(scores, config.publish, len(plan.epochs))
-    checkpoints = Checkpoints(config.out)
-    if not checkpoints.is_whole(plan.ends()[chosen]):
+    checkpoints = Checkpoints(
+        config.out, is_history=lambda steps: in_history(steps, plan, config.save.keep_every)
+    )
+    try:
+        state = checkpoints.load(plan.ends()[chosen])
+    except ArtifactError:
         # The last checkpoint is valid: training continued until it was.
         say(f"publishes the last epoch: the checkpoint of epoch {chosen + 1} is corrupt")
         chosen = len(plan.epochs) - 1
-    elif chosen + 1 < len(plan.epochs):
+        state = checkpoints.load(plan.steps)
+    if chosen + 1 < len(plan.epochs):
         say(
             f"publishes epoch {chosen + 1} of {len(plan.epochs)}, the best; publish=last is another"
         )
-    state = checkpoints.load(plan.ends()[chosen])
     weights_sha256 = write_model(draft.folder, built, state["model"])
     rows = read_steps(draft.folder)
+    history = checkpoints.prune_history()
     warnings = warnings_of(
         scores,
         rows,
@@ -230,6 +241,7 @@ def _publish(
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),
+            **({"checkpoints": history} if history else {}),
             "ended": read_failures(draft),
             "rollbacks": rollbacks,
             "spikes": _spikes(rows),

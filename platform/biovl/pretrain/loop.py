@@ -27,7 +27,6 @@ from biovl.pretrain.optimizer import (
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
 from biovl.pretrain.step_time import PARTS, Seconds, StepClock, TimedWorkers, mean_of
-from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
 
 _log = logging.getLogger(__name__)
@@ -328,7 +327,7 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of the training state on the host: later steps do not change it.
+        """Return the training state. Its tensors are those in training, which steps change.
 
         Raises:
             TrainingError: As ``take_result``: the result of the last update is awaited first.
@@ -336,15 +335,26 @@ class Trainer:
         self._resolve()
         return {
             "steps_done": self.steps_done,
-            "model": on_host(self._model.state_dict()),
-            "optimizer": on_host(self._optimizer.state_dict()),
+            "model": self._model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
             "guard": self.guard.state(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore the result of ``state``."""
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        """Restore the result of ``state``; tensors of the optimizer may be used without a copy.
+
+        Raises:
+            TrainingError: If the state is of another model or optimizer.
+        """
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise TrainingError(
+                f"the checkpoint after step {state['steps_done']} does not fit the model: {error}\n"
+                "If another version of biovl or of a library began the run, finish it with that "
+                "version, or train from the beginning in another folder."
+            ) from error
         self.steps_done = state["steps_done"]
         # Checkpoints of the first versions have no guard state.
         if "guard" in state:

@@ -36,7 +36,7 @@ from biovl.pretrain.models import build, describe
 from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.publishing import HARDWARE
 from biovl.pretrain.schedule import Plan
-from biovl.pretrain.scores import is_validated, steps_to_keep, steps_waiting
+from biovl.pretrain.scores import in_history, is_validated, steps_to_keep, steps_waiting
 from biovl.pretrain.step import seed_of
 from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
@@ -114,17 +114,23 @@ def run(
             *steps_to_keep(draft, plan, validated_every),
             *(rollback.steps_to_keep(checkpoints.steps()) if may_roll_back(config) else []),
         ],
+        is_history=lambda steps: in_history(steps, plan, config.save.keep_every),
     )
-    if workers.rank == 0:
-        rollback.apply_rollbacks(draft, checkpoints, plan)
-    skipped = _skipped_steps(draft, workers, device)
-    # Worker 0 decides, since other nodes may list the folder differently.
-    last_good = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
+
     configured = config.step.micro_batch
-    micro_batch = read_micro_batch(draft, configured) if workers.rank == 0 else 0
-    decided = torch.tensor([last_good, micro_batch or 0], device=device)
-    steps_done, micro_batch = workers.sum(decided).tolist()
-    config = replace(config, step=replace(config.step, micro_batch=micro_batch or None))
+
+    def read() -> tuple[dict[str, Any] | None, int | None, list[range]]:
+        rollback.apply_rollbacks(draft, checkpoints, plan)
+        return (
+            checkpoints.load_last(callbacks.say),
+            read_micro_batch(draft, configured),
+            rollback.skipped_steps(rollback.read_rollbacks(draft)),
+        )
+
+    # Worker 0 reads them for all: storage sends one copy, and no two decide differently.
+    state, micro_batch, skipped = workers.broadcast(read, device)
+    steps_done = 0 if state is None else state["steps_done"]
+    config = replace(config, step=replace(config.step, micro_batch=micro_batch))
     described = describe(config.model, config.optim)
     cost = flops.forward_cost(described.model)
     if caption_tokens is None:
@@ -173,8 +179,10 @@ def run(
         workers=workers,
         halved=record_halving_and_say,
     )
-    if steps_done:
-        trainer.load(checkpoints.load(steps_done))
+    if state is not None:
+        workers.together(lambda: trainer.load(state), device)
+        # Several gigabytes, which training needs for activations.
+        del state
     if workers.rank == 0 and steps_done:
         callbacks.say(f"resumes from step {steps_done:,} of {plan.steps:,}")
     saver = _Saver(config, plan, validated_every, checkpoints, trainer, callbacks, workers.rank)
@@ -279,16 +287,6 @@ def may_roll_back(config: PretrainConfig) -> bool:
     return "rollback" in (config.trouble.on_divergence, config.trouble.not_finite)
 
 
-def _skipped_steps(draft: Draft, workers: Workers, device: torch.device) -> list[range]:
-    """Return the steps that rollbacks skip, as worker 0 reads them."""
-    known = rollback.skipped_steps(rollback.read_rollbacks(draft)) if workers.rank == 0 else []
-    count = int(workers.sum(torch.tensor(len(known), device=device)))
-    bounds = torch.zeros(count, 2, dtype=torch.long, device=device)
-    for number, steps in enumerate(known):
-        bounds[number] = torch.tensor([steps.start, steps.stop])
-    return [range(start, stop) for start, stop in workers.sum(bounds).tolist()]
-
-
 def read_failures(draft: Draft) -> list[dict[str, Any]]:
     """Return the training errors recorded in a draft: the completed steps, and the reason."""
     return [
@@ -315,6 +313,7 @@ class _Saver:
         self._saved_at = time.monotonic()
         self._saved_steps = trainer.steps_done
         self._rank, self._preempted = rank, False
+        self._is_due = self._is_postponed = False
         self.journal: Journal | None = None
 
     def write(self, meter: Meter, step: StepRecord) -> None:
@@ -336,17 +335,38 @@ class _Saver:
             self._callbacks.say(line)
 
     def after(self, report: StepReport) -> None:
-        """Save a checkpoint at the end of an epoch, or when one is due."""
+        """Save a checkpoint at the end of an epoch, for the history, or when one is due.
+
+        One that is due by steps or minutes is postponed while the previous one is being written: a
+        later one is as good. The others are of a given step, and wait.
+
+        Raises:
+            OSError: If a checkpoint could not be written since the last step.
+        """
+        self._checkpoints.check()
         if report.skipped:
             self._callbacks.say(f"step {report.steps_done} skipped: its loss is {report.loss}")
         if report.steps_done in self._plan.ends():
             self._save_epoch()
             return
-        every_steps, every_minutes = self._config.save.every_steps, self._config.save.every_minutes
-        due = every_steps is not None and report.steps_done % every_steps == 0
-        late = time.monotonic() - self._saved_at
-        if due or (every_minutes is not None and late >= every_minutes * 60):
+        if self._checkpoints.is_history(report.steps_done):
             self._save()
+            return
+        every_steps, every_minutes = self._config.save.every_steps, self._config.save.every_minutes
+        late_s = time.monotonic() - self._saved_at
+        self._is_due |= every_steps is not None and report.steps_done % every_steps == 0
+        self._is_due |= every_minutes is not None and late_s >= every_minutes * 60
+        if not self._is_due:
+            return
+        if not self._checkpoints.is_writing():
+            self._save()
+        elif not self._is_postponed:
+            self._is_postponed = True
+            self._callbacks.say(
+                f"the checkpoint after step {report.steps_done} is postponed: the previous one is "
+                "still being written. Raise save.every_steps and save.every_minutes, or use "
+                "faster storage"
+            )
 
     def skip_to(self, steps_done: int) -> None:
         """Count steps as done without an update; save the epochs that end in between."""
@@ -374,6 +394,7 @@ class _Saver:
         """
         if self._rank != 0:
             return
+        self._checkpoints.check()
         if self._callbacks.save_requested():
             self._save_now("the number of workers changes")
             self._callbacks.saved()
@@ -404,10 +425,13 @@ class _Saver:
 
     def _save(self, then: Callable[[], None] = lambda: None) -> None:
         self._saved_at, self._saved_steps = time.monotonic(), self._trainer.steps_done
-        if self.journal is not None:
-            self.journal.add_scores(self._trainer.steps_done)
-            self.journal.upload()
-        self._checkpoints.save(self._trainer.state(), then)
+        self._is_due = self._is_postponed = False
+        journal = self.journal
+        if journal is None:
+            self._checkpoints.save(self._trainer.state(), then=then)
+            return
+        journal.add_scores(self._trainer.steps_done)
+        self._checkpoints.save(self._trainer.state(), before=journal.upload, then=then)
 
 
 def _step_of(report: StepReport, cost: flops.ForwardCost) -> StepRecord:

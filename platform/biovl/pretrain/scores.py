@@ -43,6 +43,15 @@ def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int
     return epochs - 1 if best is None else best
 
 
+def in_history(steps_done: int, plan: Plan, every: int | str | None) -> bool:
+    """Return whether the checkpoint after ``steps_done`` steps is published, see ``keep_every``."""
+    if every is None or steps_done == plan.steps:
+        return every is not None
+    if isinstance(every, int):
+        return steps_done % every == 0
+    return steps_done in plan.ends()
+
+
 def is_validated(epoch: int, plan: Plan, every: int | None) -> bool:
     """Return whether an epoch is validated: every ``every``-th epoch, and the last."""
     return every is not None and ((epoch + 1) % every == 0 or epoch + 1 == len(plan.epochs))

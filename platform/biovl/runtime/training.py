@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from biovl.core.errors import TrainingError
-from biovl.runtime.checkpoints import Checkpoints, on_host
+from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
 
 
@@ -214,11 +214,11 @@ class EpochTraining:
             checkpoints.wait()
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of the training state on the CPU, to resume from."""
+        """Return the state to resume from. Its tensors are those in training."""
         return {
             "steps_done": self.epochs_done,
-            **{part: on_host(dict(tensors)) for part, tensors in self._parts.items()},
-            "optimizer": on_host(self.optimizer.state_dict()),
+            **{part: dict(tensors) for part, tensors in self._parts.items()},
+            "optimizer": self.optimizer.state_dict(),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from biovl.core.errors import BiovlError
 
 # Shapes: b pairs on this worker, N pairs on all workers, D embedding.
 
@@ -40,6 +44,74 @@ class Workers:
         if self.count > 1:
             dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
+
+    def broadcast(self, read: Callable[[], Any], device: torch.device) -> Any:
+        """Return the result of ``read``, which only worker 0 calls, on all workers.
+
+        A tensor at a time is sent to ``device``, so that besides the result, memory is needed for
+        none. Scalar tensors stay on the host, where optimizers count their steps.
+
+        Args:
+            read: Returns dictionaries, lists and tuples of tensors and other values.
+            device: Device of the process group, for the tensors.
+
+        Raises:
+            BiovlError: If ``read`` raises it, on all workers.
+            RuntimeError: On the other workers, if ``read`` raises another exception.
+        """
+        if self.count == 1:
+            return read()
+        sent: list[Any] = [None, None]
+        failure: Exception | None = None
+        tensors: list[Tensor] = []
+        if self.rank == 0:
+            try:
+                result = read()
+                tensors = [leaf for leaf in pytree.tree_leaves(result) if _is_sent(leaf)]
+                sent = [pytree.tree_map_only(_is_sent, lambda leaf: leaf.to("meta"), result), None]
+            # Whatever it is, the others must not wait for a result.
+            except Exception as error:
+                failure = error
+                is_ours = isinstance(error, BiovlError)
+                sent = [None, error if is_ours else RuntimeError(f"worker 0 failed: {error!r}")]
+        dist.broadcast_object_list(sent, src=0, device=device)
+        if self.rank == 0 and failure is not None:
+            raise failure
+        shape, reason = sent
+        if reason is not None:
+            raise reason
+        remaining = iter(tensors)
+
+        def receive(leaf: Tensor) -> Tensor:
+            tensor = (
+                next(remaining).to(device).contiguous()
+                if self.rank == 0
+                else torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
+            )
+            # As bytes: backends differ in the types that they know.
+            dist.broadcast(tensor.view(-1).view(torch.uint8), src=0)
+            return tensor
+
+        return pytree.tree_map_only(_is_sent, receive, shape)
+
+    def together(self, work: Callable[[], None], device: torch.device) -> None:
+        """Call ``work`` on all workers; if it fails on one, raise on all.
+
+        Without this, the others would wait in their next collective.
+
+        Raises:
+            RuntimeError: If ``work`` failed on another worker; on that one, its own exception.
+        """
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            failure = error
+        failed = self.max(torch.tensor(self.rank + 1 if failure else 0, device=device))
+        if failure is not None:
+            raise failure
+        if failed:
+            raise RuntimeError(f"worker {int(failed) - 1} failed; its own error says why")
 
     def gather(self, rows_bD: Tensor, total: int) -> Callable[[], Tensor]:
         """Start an all-gather of rows; call the result to wait for it.
@@ -102,3 +174,7 @@ class Workers:
                 for rank, rows in enumerate(shares)
             ]
         )
+
+
+def _is_sent(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.ndim > 0 and leaf.numel() > 0

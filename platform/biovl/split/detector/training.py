@@ -66,8 +66,9 @@ class DetectorTrainer:
         self.steps = 0
         self.scores: dict[str, Any] | None = None
         self._held_out: list[Fitted] = []
-        if done := self.checkpoints.last_good():
-            self._restore(self.checkpoints.load(done, self.device))
+        state = self.checkpoints.load_last(device=self.device)
+        if state is not None:
+            self._restore(state)
 
     def run(self) -> Iterator[StepResult]:
         """Train to the end, and yield a result after every step.
