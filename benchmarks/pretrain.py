@@ -1,13 +1,13 @@
 """Measure pretraining against stock open_clip and torchrun, as ratios in one run.
 
     make bench
-    python benchmarks/pretrain.py [--only step,ray,loss] [--quick]
+    python benchmarks/pretrain.py [--only step,ray,loss,save] [--quick]
     python benchmarks/pretrain.py --only gpu [--recipes biomedclip,bmca_clip] [--ways packed]
 
 On a CPU: our training step against open_clip's, Ray Train against torchrun, our loss against
-open_clip's. On a GPU: every paper's recipe with random weights beside stock open_clip, without Ray.
-Work is done in turn, and medians are of ratios within a round: a shared machine is noisy, ratios of
-the same minute less so. The last line is JSON.
+open_clip's, and for how long a checkpoint holds up a step. On a GPU: every paper's recipe with
+random weights beside stock open_clip, without Ray. Work is done in turn, and medians are of ratios
+within a round: a shared machine is noisy, ratios of the same minute less so. The last line is JSON.
 
     python benchmarks/pretrain.py --only gpu --device cpu --tiny      the same on small models
 """
@@ -21,7 +21,7 @@ import warnings
 import torch
 from pretrain_report import machine
 
-PARTS = ("step", "ray", "loss", "gpu")
+PARTS = ("step", "ray", "loss", "save", "gpu")
 
 
 def main() -> None:
@@ -29,7 +29,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", help="of step, ray, loss and gpu; else what the machine can do")
+    parser.add_argument(
+        "--only", help="of step, ray, loss, save and gpu; else what the machine can do"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
     parser.add_argument("--rounds", type=int, help="of step and ray")
     parser.add_argument("--laws", default="A,B", help="step: of the captions' lengths")
@@ -40,7 +42,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="gpu: models for a CPU")
     given = parser.parse_args()
     device = torch.device(given.device)
-    parts = (given.only or ("gpu" if device.type == "cuda" else "step,ray,loss")).split(",")
+    parts = (given.only or ("gpu" if device.type == "cuda" else "step,ray,loss,save")).split(",")
     if set(parts) - set(PARTS):
         parser.error(f"choose from {', '.join(PARTS)}")
     # transformers on captions of one length, torch on names it will change.
@@ -64,6 +66,10 @@ def main() -> None:
         from pretrain_loss import loss
 
         found["loss"] = loss(given.quick)
+    if "save" in parts:
+        from pretrain_save import save
+
+        found["save"] = save(given.quick, device)
     if "gpu" in parts:
         from pretrain_gpu import chosen, gpu
 
