@@ -20,10 +20,7 @@ from biovl.runtime.checkpoints import Checkpoints
 def save(quick: bool, device: torch.device) -> dict[str, Any]:
     """Print a table and return its numbers."""
     tensors = 10 if quick else 100
-    state = {
-        "steps_done": 0,
-        "model": {f"{n}": torch.randn(1_024, 4_096, device=device) for n in range(tensors)},
-    }
+    weights = {f"{n}": torch.randn(1_024, 4_096, device=device) for n in range(tensors)}
     size_gb = tensors * 1_024 * 4_096 * 4 / 1e9
     left, right = torch.randn(2, 512, 2_048, device=device)
 
@@ -49,7 +46,7 @@ def save(quick: bool, device: torch.device) -> dict[str, Any]:
         return time.perf_counter(), time.process_time()
 
     started = now()
-    fresh = {name: tensor.to("cpu", copy=True) for name, tensor in state["model"].items()}
+    fresh = {name: tensor.to("cpu", copy=True) for name, tensor in weights.items()}
     report("fresh copy", started)
     del fresh
     folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
@@ -58,10 +55,9 @@ def save(quick: bool, device: torch.device) -> dict[str, Any]:
     during: list[float] = []
     try:
         for number, name in enumerate(("first save, until it returns", "later save")):
-            state["steps_done"] = number + 1
             checkpoints.wait()
             started = now()
-            checkpoints.save(state)
+            checkpoints.save({"steps_done": number + 1, "model": weights})
             report(name, started)
             while checkpoints.is_writing():
                 during.append(take_step())

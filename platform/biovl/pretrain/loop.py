@@ -349,6 +349,8 @@ class Trainer:
         try:
             self._model.load_state_dict(state["model"])
             self._optimizer.load_state_dict(state["optimizer"])
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError) as error:
             raise TrainingError(
                 f"the checkpoint after step {state['steps_done']} does not fit the model: {error}\n"
