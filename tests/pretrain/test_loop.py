@@ -31,7 +31,6 @@ from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train
 from biovl.pretrain.optimizer import apply_update, decays
 from biovl.pretrain.schedule import Plan, StepPosition
 from biovl.pretrain.step import Towers
-from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
 from tests.pretrain.tiny_clip import pairs, tiny_model, towers_of
 
@@ -156,7 +155,7 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_state(make: An
     optimizer = make([weight], lr=0.1, weight_decay=0.2)
     weight.grad = torch.tensor([0.5, 0.25])
     apply_update(optimizer, torch.tensor(True))
-    before, weights = on_host(optimizer.state_dict()), weight.detach().clone()
+    before, weights = deepcopy(optimizer.state_dict()), weight.detach().clone()
     assert not torch.equal(weights, torch.tensor([1.0, 2.0]))
     weight.grad = torch.tensor([math.nan, 0.25])
     apply_update(optimizer, torch.tensor(False))
