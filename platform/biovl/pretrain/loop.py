@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from biovl.core.errors import ConfigError, RestartNeeded
+from biovl.core.errors import ConfigError, RestartNeeded, TrainingError
 from biovl.pretrain.batches import Batch, Copier
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.feature_rank import FeatureRanks
