@@ -15,7 +15,7 @@ from biovl.models.builders import open_clip
 from biovl.plan.config import PretrainPlan
 from biovl.pretrain import hardware
 from biovl.pretrain.config import RECIPES, PretrainConfig
-from biovl.pretrain.estimate import Forecast, RunEstimate, estimate
+from biovl.pretrain.estimate import Forecast, RunEstimate, compiled_as_configured, estimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
 from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, describe
@@ -84,10 +84,12 @@ def training(
         )
     estimated = _estimated(plan.recipe, changes, caption_tokens, accelerator, workers)
     (forecast,) = (each for each in estimated.forecasts if each.workers == workers)
+    total_pairs = pairs * config.epochs
+    # Estimated on a few batches; whether the run is compiled depends on all pairs.
+    forecast = compiled_as_configured(config, forecast, estimated.plan.pairs, total_pairs)
     speed = forecast.pairs_per_s
     if speed is not None:
         speed *= utilisation
-    total_pairs = pairs * config.epochs
     return TrainingCost(
         forecast=replace(forecast, pairs_per_s=speed, hours=None),
         hours=math.inf if speed is None else total_pairs / speed / 3600,

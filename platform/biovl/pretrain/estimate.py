@@ -5,7 +5,7 @@ Operations are counted; memory and time are estimates.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -256,21 +256,41 @@ class _Computed:
             for compiled in hours:
                 share = accelerator.utilisation(compiled=compiled)
                 hours[compiled] = None if share is None else at_peak / share
-        compiled = self._config.step.compile
-        if compiled == "auto":
-            compiled = hours[False] is not None and repays_compilation(hours[False])
-        own = hours[compiled]
-        return Forecast(
+        forecast = Forecast(
             accelerator=accelerator,
             workers=workers,
             held=self.held(batch, local, micro or 1, autocast=autocast),
             micro_batch=micro,
-            pairs_per_s=None if own is None else plan.pairs / own / 3600,
-            hours=own,
+            pairs_per_s=None,
+            hours=None,
             hours_eager=hours[False],
             hours_compiled=hours[True],
-            compiled=compiled,
         )
+        return compiled_as_configured(self._config, forecast, plan.pairs, plan.pairs)
+
+
+def compiled_as_configured(
+    config: PretrainConfig, forecast: Forecast, estimated_pairs: int, pairs: int
+) -> Forecast:
+    """Return a forecast with hours and throughput as ``step.compile`` is set.
+
+    Args:
+        config: Configuration of the run.
+        forecast: Forecast with the hours of both modes for ``estimated_pairs``.
+        estimated_pairs: Pairs of the run of the forecast.
+        pairs: Pairs of the whole run, of which the forecast may be a part.
+    """
+    compiled = config.step.compile
+    if compiled == "auto":
+        eager = forecast.hours_eager
+        compiled = eager is not None and repays_compilation(eager * pairs / estimated_pairs)
+    hours = forecast.hours_compiled if compiled else forecast.hours_eager
+    return replace(
+        forecast,
+        hours=hours,
+        pairs_per_s=None if hours is None else estimated_pairs / hours / 3600,
+        compiled=compiled,
+    )
 
 
 def _largest(most: int, local: int, fits: Callable[[int], bool]) -> int | None:
