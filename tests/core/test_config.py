@@ -44,6 +44,8 @@ class Run:
     optim: Optim = field(default_factory=Optim)
     names: tuple[str, ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
+    from_: str = ""
+    """A keyword of Python."""
 
 
 VALUES = {"out": "o", "source": {"name": "packages", "path": "p"}}
@@ -57,6 +59,22 @@ def test_plain_values_and_back() -> None:
     plain = config.to_plain(run)
     assert plain["source"] == {"name": "packages", "path": "p"}
     assert config.build(Run, plain) == run
+
+
+def test_a_setting_may_be_called_as_a_keyword_of_python() -> None:
+    run = config.build(Run, {**VALUES, "from": "a@1"})
+    assert run.from_ == "a@1"
+    assert config.override(run, {"from": "a@2"}).from_ == "a@2"
+    plain = config.to_plain(run)
+    assert plain["from"] == config.recipe_settings(run)["from"] == "a@1"
+    assert config.build(Run, plain) == run
+    assert config.defaults(Run)["from",] == ""
+    assert any(
+        line.strip() == "from (default '') A keyword of Python."
+        for line in config.settings_manual(Run)
+    )
+    with pytest.raises(ConfigError, match=r"from_: .*did you mean from\?"):
+        config.build(Run, {**VALUES, "from_": "a@1"})
 
 
 def test_one_setting_is_overridden_and_the_rest_stays() -> None:

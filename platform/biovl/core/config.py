@@ -80,7 +80,7 @@ def _problem(cls: type, problem: Mapping[str, Any]) -> str:
 
 def to_plain(config: Any) -> dict[str, Any]:
     """Return a configuration as JSON-serialisable values, accepted by ``build``."""
-    plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json")
+    plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json", by_alias=True)
     return plain
 
 
@@ -111,10 +111,10 @@ def recipe_settings(config: Any) -> dict[str, Any]:
         value = getattr(config, item.name)
         if value is REQUIRED or value == _default_of(item):
             continue
-        if _section(type(config), item.name) is not None:
-            values[item.name] = recipe_settings(value)
+        if _section(type(config), _setting_name(item.name)) is not None:
+            values[_setting_name(item.name)] = recipe_settings(value)
         else:
-            values[item.name] = _plain(item, value)
+            values[_setting_name(item.name)] = _plain(item, value)
     # Expand dotted names in the settings of a plug-in or a grid.
     return _changed(type(config), {}, values)
 
@@ -132,7 +132,8 @@ def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
     """
     values: dict[tuple[str, ...], Any] = {}
     for item in dataclasses.fields(cls):
-        path, section = (*within, item.name), _section(cls, item.name)
+        name = _setting_name(item.name)
+        path, section = (*within, name), _section(cls, name)
         if section is not None:
             values |= defaults(section, *path)
         elif item.default is not dataclasses.MISSING:
@@ -354,7 +355,9 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     # Unknown settings are typing errors; strictness is set on the outermost class, and pydantic
     # passes it on to the nested dataclasses.
     if dataclasses.is_dataclass(cls) and "__pydantic_config__" not in cls.__dict__:
-        cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
+        cls.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
+            extra="forbid", coerce_numbers_to_str=True, alias_generator=_setting_name
+        )
     return TypeAdapter(cls)
 
 
@@ -386,7 +389,7 @@ def _changed(
 def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) -> dict[str, Any]:
     """Return plain values of a class with items added to, or removed from, one of its lists."""
     name, sign = change[:-1], change[-1]
-    items = {item.name: item for item in dataclasses.fields(cls)}
+    items = {_setting_name(item.name): item for item in dataclasses.fields(cls)}
     if name not in items:
         raise ConfigError(f"{change}=: there is no setting {name!r}{nearest(name, items)}")
     old = plain.get(name)
@@ -466,10 +469,18 @@ def _section(cls: type | None, name: str) -> type | None:
     return None if section.__name__ == "Plugin" else section
 
 
+def _setting_name(field: str) -> str:
+    """Return the name of the setting of a field: ``from_`` is the setting ``from``.
+
+    Python's keywords are no names of fields; PEP 8 appends an underscore to them.
+    """
+    return field.removesuffix("_")
+
+
 def _setting_types(cls: type | None) -> dict[str, Any]:
     """Return the types of settings by name, of a dataclass or a pydantic model, else none."""
     if cls is not None and dataclasses.is_dataclass(cls):
-        return {item.name: item.type for item in dataclasses.fields(cls)}
+        return {_setting_name(item.name): item.type for item in dataclasses.fields(cls)}
     return {name: item.annotation for name, item in getattr(cls, "model_fields", {}).items()}
 
 
@@ -511,14 +522,15 @@ def settings_manual(cls: type, prefix: str = "") -> list[str]:
     about = _field_docstrings(cls)
     lines = []
     for item in dataclasses.fields(cls):
-        section = _section(cls, item.name)
+        name = _setting_name(item.name)
+        section = _section(cls, name)
         if section is not None:
-            lines += settings_manual(section, f"{prefix}{item.name}.")
+            lines += settings_manual(section, f"{prefix}{name}.")
             continue
         value = _default_of(item)
         default = "required" if value is dataclasses.MISSING else f"default {_shown(value)}"
         text = " ".join(about.get(item.name, "").split())
-        entry = f"{prefix}{item.name} ({default}) {text}".strip()
+        entry = f"{prefix}{name} ({default}) {text}".strip()
         lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")
     return lines
 
