@@ -278,6 +278,41 @@ def test_a_last_checkpoint_that_cannot_be_read_is_made_again(
     assert losses(out) == losses(undisturbed)
 
 
+def test_a_run_that_was_not_published_is_forked_and_prolonged(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    source, out = tmp_path / "source", tmp_path / "fork"
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining, "write_model", full)
+        with pytest.raises(OSError, match="no space left"):
+            run(sample_corpus, source, **{"save.keep_last": 9})
+    forked = {"from": f"{source}@epoch:2", "trackers": []}
+    text = estimated(configs.build(PretrainConfig, settings(sample_corpus, out, **forked)))
+    assert re.search(r"remaining +2 steps, 64 pairs", text)
+    assert not out.exists()
+    manifest = run(sample_corpus, out, **forked)
+    assert weights(out) == weights(undisturbed)
+    assert losses(out) == losses(undisturbed)[4:]
+    (entry,) = manifest.notes["lineage"]
+    assert (entry["run"], entry["step"], entry["changed"]) == (str(source), 4, [])
+    assert manifest.counts["pairs"]["seen"] == 6 * 32
+    card = (out / "README.md").read_text()
+    assert f"| source | 4 | 128 | {entry['checkpoint_sha256'][:16]} |" in card
+    assert str(tmp_path) not in card
+    with pytest.raises(ArtifactError, match=rf"--set from={source}@6"):
+        run(sample_corpus, source, **{"optim.peak_lr": 1e-4})
+    longer = run(sample_corpus, source, **{"epochs": 4, "save.keep_last": 9})
+    assert [row[0] for row in losses(source)] == list(range(1, 9))
+    assert longer.config["epochs"] == 4
+    assert longer.notes["changed"] == [{"step": 6, "setting": "epochs", "before": 3, "after": 4}]
+    assert "| 6 | `epochs` 3 → 4 |" in (source / "README.md").read_text()
+    with pytest.raises(ArtifactError, match=rf"model\.weights={source}"):
+        run(sample_corpus, source, **{"epochs": 5})
+
+
 def test_a_second_driver_of_a_run_is_refused_and_disturbs_nothing(
     sample_corpus: Path, tmp_path: Path
 ) -> None:

@@ -327,3 +327,5 @@ def test_a_checkpoint_from_before_is_retained() -> None:
     assert rollback.steps_to_keep([]) == []
     assert rollback.steps_to_keep([1000, 1100]) == []
     assert rollback.steps_to_keep([500, 700, 1000, 1100, 1200]) == [700]
+    # A fork can only return to the checkpoint that it started with.
+    assert rollback.steps_to_keep([1000, 1100, 1200], 1000) == [1000]

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from biovl.core import config as configs
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.pretrain.config import identity as pretrain_identity
+from biovl.pretrain.mixture import inputs_of
+from biovl.runtime.checkpoints import Checkpoints
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.trials import corpora_of, identity_of, trials_of, waste
@@ -146,6 +150,29 @@ def test_where_and_how_it_is_computed_is_no_other_sweep(corpus: str) -> None:
     same = identity()
     assert identity(out="elsewhere", concurrent=2, **{"base.workers.count": 2}) == same
     assert identity(**{"base.epochs": 3}) != same
+
+
+def test_trials_that_continue_a_checkpoint_count_what_is_left(corpus: str, tmp_path: Path) -> None:
+    source = trials_of(config(corpus, out=str(tmp_path)))[0].config
+    what, _ = pretrain_identity(configs.to_plain(source))
+    Draft.begin(source.out, "model", what, inputs_of(source))
+    checkpoints = Checkpoints(source.out)
+    # Of 30 epochs with two steps each.
+    checkpoints.save({"steps_done": 40})
+    checkpoints.wait()
+    forked = {"base.from": f"{source.out}@40", "grid": {"optim.peak_lr": [1e-3, 1e-4]}}
+    whole, *trials = (
+        trial for given in ({}, forked) for trial in trials_of(config(corpus, **given))
+    )
+    assert [trial.config.optim.peak_lr for trial in trials] == [1e-3, 1e-4]
+    assert {trial.config.from_ for trial in trials} == {f"{source.out}@40"}
+    assert [trial.flops for trial in trials] == pytest.approx([whole.flops / 3] * 2)
+    hours = {name: hours / 3 for name, hours in whole.gpu_hours.items()}
+    assert trials[0].gpu_hours == pytest.approx(hours)
+    (longer,) = trials_of(config(corpus, **{"base.from": f"{source.out}@40", "base.epochs": 40}))
+    assert longer.flops == pytest.approx(whole.flops * 2 / 3)
+    with pytest.raises(ConfigError, match=r"trial 00-seed-0: from: .* 40"):
+        trials_of(config(corpus, **{"base.from": f"{source.out}@41"}))
 
 
 def test_a_dry_run_lists_trials_with_changes_and_hours(corpus: str) -> None:

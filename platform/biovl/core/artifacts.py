@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 
 import biovl
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, StorageError
+from biovl.core.errors import ArtifactError, SettingsDiffer, StorageError
 from biovl.core.filesystems import (
     display_path,
     is_within,
@@ -526,7 +526,7 @@ def _refuse_changes(
     found["config"] = configs.with_defaults(found["config"], expected["config"], defaults or {})
     changes = configs.differences(found, expected)
     if changes:
-        raise ArtifactError(
+        raise SettingsDiffer(
             f"{uri} {happened} by another configuration; what differs now:\n  "
             + "\n  ".join(changes)
             + "\nChoose another folder for out, or remove this one."

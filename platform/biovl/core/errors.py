@@ -13,6 +13,10 @@ class ArtifactError(BiovlError):
     """A folder is unusable for a job: missing, unfinished, of another kind or configuration."""
 
 
+class SettingsDiffer(ArtifactError):
+    """A folder was begun or published with other settings; jobs may say how to continue it."""
+
+
 class NothingUsable(ArtifactError):
     """A job produced no usable row; its draft is deleted."""
 

@@ -14,6 +14,7 @@ from biovl.models.builders.open_clip import Described
 from biovl.pretrain.card_sections import (
     data_sections,
     hub_license,
+    lineage_section,
     rollbacks_section,
     scores_section,
 )
@@ -68,6 +69,8 @@ def model_card(
     code: str,
     hardware: str = "",
     rollbacks: Sequence[Mapping[str, Any]] = (),
+    lineage: Sequence[Mapping[str, Any]] = (),
+    changed: Sequence[Mapping[str, Any]] = (),
     name: str = "A model of biomedical images and text",
 ) -> str:
     """Return the text of the model card.
@@ -86,6 +89,8 @@ def model_card(
         code: Name and version of the code.
         hardware: Training hardware, such as ``8 x NVIDIA H200``.
         rollbacks: Rollbacks after divergence; see ``rollback.read_rollbacks``.
+        lineage: Checkpoints that the run descends from, the oldest first; see ``fork``.
+        changed: Settings that changed during the run; see ``changes``.
         name: Title of the card.
     """
     sections = [
@@ -97,6 +102,7 @@ def model_card(
         _pictures(plots),
         _training(config, mixture, rows, hardware, code),
         rollbacks_section(rollbacks),
+        lineage_section(lineage, changed),
         data_sections(config, mixture, stats, fingerprints),
         _LIMITS.format(data=_OWN_IMAGES if origin(stats) == "own" else _ARTICLES),
         _settings(config),
@@ -294,6 +300,7 @@ def _settings(config: PretrainConfig) -> str:
     usual = PretrainConfig(
         corpus=config.corpus,
         out=config.out,
+        from_=config.from_,
         model=config.model,
         batch=BatchConfig(pairs=config.batch.pairs),
     )
@@ -301,7 +308,7 @@ def _settings(config: PretrainConfig) -> str:
     rows = [line.partition(": ")[::2] for line in changed]
     cells = [[f"`{name}`", *change.split(" -> ")] for name, change in rows]
     # Local paths are private and are omitted from the card.
-    hidden = ["corpus", "out", *(["mixture"] if isinstance(config.corpus, str) else [])]
+    hidden = ["corpus", "out", "from", *(["mixture"] if isinstance(config.corpus, str) else [])]
     shown = {name: value for name, value in plain.items() if name not in hidden}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip()
     differing = table(["setting", "default", "here"], cells) if cells else "None."

@@ -76,6 +76,44 @@ def _tasks(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
     return f"\n\nOther data, scored in training:\n\n{table(['epoch', *heads], rows)}"
 
 
+def lineage_section(
+    lineage: Sequence[Mapping[str, Any]], changed: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the checkpoints that a run descends from, and the settings that changed during it.
+
+    Of the other runs it has the names of their folders: local paths are private.
+    """
+    rows = [
+        [
+            entry["run"].rstrip("/").rpartition("/")[2],
+            entry["step"],
+            entry["pairs"],
+            entry["checkpoint_sha256"][:16],
+            _changes(entry["changed"]),
+        ]
+        for entry in lineage
+    ]
+    forked = """The run continues a checkpoint of another run, with other settings. The oldest is \
+the first; pairs are all that its weights were trained on.
+
+""" + table(["run", "step", "pairs", "SHA-256 of the checkpoint", "changed after it"], rows)
+    steps = [[each["step"], _changes([each])] for each in changed]
+    resumed = "Settings that changed while the run was interrupted:\n\n" + table(
+        ["after step", "changed"], steps
+    )
+    parts = [forked] * bool(lineage) + [resumed] * bool(changed)
+    return "\n\n".join(["## Lineage", *parts]) if parts else ""
+
+
+def _changes(changed: Sequence[Mapping[str, Any]]) -> str:
+    shown = [
+        f"`{each['setting']}`"
+        + ("" if each["setting"] == "corpus" else f" {each['before']} → {each['after']}")
+        for each in changed
+    ]
+    return ", ".join(shown) or "nothing"
+
+
 def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
     """Return the Hub's licence fields: the licence of the data, or ``other`` if it is mixed."""
     licenses = {row["license"] for row in stats["licenses"]}

@@ -50,8 +50,8 @@ def check_settings(
         ArtifactError: If pretrained weights do not exist.
     """
     check_trackers(config.trackers)
-    # A run that resumes from a checkpoint does not read the pretrained weights.
-    if not Checkpoints(config.out).steps():
+    # A run that resumes from a checkpoint, or forks another, does not read the pretrained weights.
+    if not config.from_ and not Checkpoints(config.out).steps():
         check_weights(config.model, ask_hub=False)
     if config.data.small_images == "stop":
         for uri, settings in assembled.items():

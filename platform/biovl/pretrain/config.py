@@ -1,6 +1,7 @@
 """Settings of pretrain."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -438,6 +439,9 @@ class ValidationConfig:
                 raise ValueError(f"tasks: a name has no slash, got {name!r}")
 
 
+_CHECKPOINT = re.compile(r"(?P<run>.+)@(?P<step>\d+|last|epoch:\d+)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
     """A pretraining run: model, data, optimisation and resources."""
@@ -448,6 +452,15 @@ class PretrainConfig:
 
     out: str
     """The folder to publish, local or ``s3://``; an interrupted run resumes from it."""
+
+    from_: str = ""
+    """Another run to continue with other settings, from one of its checkpoints: ``RUN@STEP``. RUN
+    is its folder, local or ``s3://``: of a run that is not finished, or of a model that kept
+    checkpoints. STEP is a number of steps, ``last``, or ``epoch:N``, the end of an epoch from 1."""
+
+    from_state: Literal["all", "weights"] = "all"
+    """What to take from the checkpoint: ``all`` also takes the state of the optimizer and the
+    position in the data; ``weights`` takes the weights alone, and starts at the first step."""
 
     mixture: MixtureConfig = field(default_factory=MixtureConfig)
     """Shares of several corpora."""
@@ -499,6 +512,12 @@ class PretrainConfig:
             )
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
+        if self.from_ and _CHECKPOINT.fullmatch(self.from_) is None:
+            raise ValueError(
+                f"from is RUN@STEP, and STEP a number of steps, last or epoch:N; got {self.from_!r}"
+            )
+        if self.from_state != "all" and not self.from_:
+            raise ValueError(f"from_state={self.from_state} needs from")
         if self.corpus is REQUIRED:
             return
         if len(self.corpora) == 1:
@@ -519,6 +538,12 @@ class PretrainConfig:
     def corpora(self) -> tuple[str, ...]:
         """All corpora; the first one is for validation."""
         return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
+
+    @property
+    def checkpoint(self) -> tuple[str, str] | None:
+        """RUN and STEP of ``from``; None if it is empty."""
+        named = _CHECKPOINT.fullmatch(self.from_)
+        return None if named is None else (named["run"], named["step"])
 
 
 MAY_CHANGE = {

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,12 +26,13 @@ _SOURCES = (
 )
 
 
-def render(estimate: RunEstimate, corpora: Sequence[str] = ()) -> str:
+def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[str] = ()) -> str:
     """Return the estimate of a run as text for ``--dry-run``.
 
     Args:
         estimate: The estimate.
         corpora: Lines about each of several corpora.
+        fork: Lines about the start of a fork.
     """
     lines = [
         "Configuration",
@@ -39,6 +41,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = ()) -> str:
         "Model",
         *_aligned(_model(estimate)),
         "",
+        *_fork(fork),
         "Work (counted)",
         *_aligned(_work(estimate, corpora)),
         "",
@@ -52,6 +55,13 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = ()) -> str:
         *_decoding(estimate),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _fork(lines: Sequence[str]) -> list[str]:
+    wrapped = [
+        textwrap.fill(line, 98, initial_indent="  ", subsequent_indent="      ") for line in lines
+    ]
+    return ["Fork", *wrapped, ""] if lines else []
 
 
 def _model(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
@@ -81,6 +91,9 @@ def _work(estimate: RunEstimate, corpora: Sequence[str]) -> Iterable[tuple[str, 
     for (pairs, steps), epochs in itertools.groupby(estimate.plan.epochs):
         yield "epochs", f"{len(list(epochs)):,} of {steps:,} steps of {pairs:,} pairs"
     yield "run", f"{estimate.plan.steps:,} steps, {estimate.plan.pairs:,} pairs"
+    if estimate.steps_done:
+        left = estimate.plan.after(estimate.steps_done)
+        yield "remaining", f"{left.steps:,} steps, {left.pairs:,} pairs: the times below"
     yield (
         "captions",
         f"{estimate.mean_tokens:.0f} tokens on average, {estimate.fill:.0%} of the context",

@@ -79,6 +79,9 @@ class RunEstimate:
     """Forward passes that cost as much as the largest step: 3, and 1 for recomputation."""
 
     plan: Plan
+    steps_done: int
+    """Steps of the plan that the run does not do: a fork starts after them."""
+
     local_pairs: int
     """Pairs per worker in the largest step."""
 
@@ -95,6 +98,7 @@ def estimate(
     lengths_N: np.ndarray,
     *,
     accelerators: Sequence[Accelerator] = NAMED,
+    steps_done: int = 0,
 ) -> RunEstimate:
     """Return an estimate of a run's compute, memory and time.
 
@@ -104,6 +108,7 @@ def estimate(
         lengths_N: Tokens of every text of train, with start and end token, not truncated. A
             corpus has counts of CLIP's tokenizer; others are close. Shape [N], N >= 1.
         accelerators: Accelerators to estimate for.
+        steps_done: Steps of the plan that the run does not do: a fork starts after them.
 
     Raises:
         ConfigError: If an epoch has not one full batch.
@@ -126,11 +131,12 @@ def estimate(
         flops_padded=training_flops_per_pair(info.cost, [info.context]),
         passes=computed.passes(micro, local),
         plan=plan,
+        steps_done=steps_done,
         local_pairs=local,
         micro_batch=micro,
         held=computed.held(batch, local, micro, autocast=autocast),
         forecasts=[
-            computed.forecast(plan, batch, accelerator, workers)
+            computed.forecast(plan.after(steps_done), batch, accelerator, workers)
             for accelerator in accelerators
             # One GPU is for trying out; a node of eight is of interest too.
             for workers in sorted({fewest, most} if most > 1 else {1, 8})

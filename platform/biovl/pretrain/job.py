@@ -18,18 +18,27 @@ import ray.exceptions
 import torch
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import automatic, dry_run, estimate, memory, stream_job
 from biovl.pretrain.batches import Batch
+from biovl.pretrain.changes import may_resume, read_changes, read_settings, record_changes
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
+from biovl.pretrain.fork import (
+    advise_fork,
+    find_fork,
+    start_fork,
+    steps_before,
+)
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.lineage import pairs_seen, read_lineage
 from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
     describe_mixture,
+    inputs_of,
     read_mixture,
     read_training,
     text_tokens,
@@ -103,22 +112,26 @@ def check(config: PretrainConfig) -> None:
         ArtifactError: If ``corpus`` is not a corpus, or the weights do not exist.
     """
     described = describe(config.model, config.optim)
-    check_run(config, read_mixture(config), image_px=described.image_size)
+    mixture = read_mixture(config)
+    find_fork(config, mixture, check_run(config, mixture, image_px=described.image_size))
 
 
 def _pretrained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
-    inputs = [
-        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
-        for name, uri in zip(_input_names(config), config.corpora, strict=True)
-    ]
+    with advise_fork(config.out):
+        return _published_or_trained(config, progress, validated)
+
+
+def _published_or_trained(
+    config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
+) -> Manifest:
     what, _ = identity(configs.to_plain(config))
     job = Job(
         out=config.out,
         kind=KIND,
         config=what,
-        inputs=inputs,
+        inputs=inputs_of(config),
         defaults=configs.defaults(PretrainConfig),
         output_format=FORMAT,
     )
@@ -130,9 +143,10 @@ def _pretrained(
     # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
     plan = check_run(config, mixture, image_px=built.image_size)
+    fork = find_fork(config, mixture, plan)
     lines = describe_mixture(config, mixture)
     check_optimizer(built, config.optim)
-    if not Checkpoints(config.out).steps():
+    if config.checkpoint is None and not Checkpoints(config.out).steps():
         check_weights(config.model)
 
     def say(line: str) -> None:
@@ -143,16 +157,20 @@ def _pretrained(
         say(f"no validation: {config.corpora[0]} has {pairs['val']} pairs in val")
     for line in lines:
         say(line)
+    before = read_settings(config.out)
     # A second driver would kill this one's workers, taking them for those of a dead run.
-    with job.begin(accepts=lambda draft, changed: changed == {"publish"}) as draft:
+    with job.begin(accepts=lambda draft, changed: may_resume(draft, config)) as draft:
+        for line in record_changes(
+            draft, before, config, lambda epochs: Plan.of(mixture.draws, config.batch, epochs)
+        ):
+            say(line)
+        if fork is not None:
+            for line in fork.lines:
+                say(line)
+            start_fork(fork, config, plan, built, draft, say)
         _train(config, mixture, plan, every, built, draft, say, validated)
         draft.check_lease()
         return _publish(config, mixture, plan, built, job, draft, say)
-
-
-def _input_names(config: PretrainConfig) -> list[str]:
-    # The first one has the name that it has alone.
-    return ["corpus", *(f"corpus {number}" for number in range(2, len(config.corpora) + 1))]
 
 
 def _train(
@@ -221,11 +239,15 @@ def _publish(
         say(f"warning: {warning}")
     rollbacks = read_rollbacks(draft)
     pairs_skipped = skipped_pairs(plan, skipped_steps(rollbacks), plan.steps)
+    lineage = read_lineage(draft)
     manifest = job.manifest(
         counts={
             "epochs": config.epochs,
             "steps": plan.steps,
-            "pairs": {**mixture.pairs, "seen": plan.pairs - pairs_skipped},
+            "pairs": {
+                **mixture.pairs,
+                "seen": pairs_seen(lineage, plan, plan.steps) - pairs_skipped,
+            },
             **mixture.counts(),
         },
         notes={
@@ -238,6 +260,8 @@ def _publish(
                 "trouble": how["trouble"],
                 "out_of_memory": read_halvings(draft),
             },
+            "lineage": lineage,
+            "changed": read_changes(draft),
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),
@@ -302,7 +326,8 @@ def estimated(config: PretrainConfig) -> str:
     """
     described = describe(config.model, config.optim)
     mixture = read_mixture(config)
-    check_run(config, mixture, image_px=described.image_size)
+    plan = check_run(config, mixture, image_px=described.image_size)
+    fork = find_fork(config, mixture, plan)
     info = memory.describe(
         described.model,
         image_size=described.image_size,
@@ -312,7 +337,8 @@ def estimated(config: PretrainConfig) -> str:
     )
     lengths_N = _caption_tokens(config, mixture, sample=mixture.draws)
     about = describe_mixture(config, mixture)
-    return dry_run.render(estimate.estimate(config, info, lengths_N), about)
+    cost = estimate.estimate(config, info, lengths_N, steps_done=steps_before(config, fork))
+    return dry_run.render(cost, about, () if fork is None else fork.lines)
 
 
 def _caption_tokens(

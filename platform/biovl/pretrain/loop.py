@@ -23,6 +23,7 @@ from biovl.pretrain.optimizer import (
     clamp_logit_scale,
     clip,
     make_optimizer,
+    parameter_names,
 )
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
@@ -337,6 +338,7 @@ class Trainer:
             "steps_done": self.steps_done,
             "model": self._model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
+            "parameters": parameter_names(self._model, self._optimizer),
             "guard": self.guard.state(),
         }
 

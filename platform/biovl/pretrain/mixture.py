@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Folder, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.shards import read_pair
 from biovl.pretrain.config import MixtureConfig, PretrainConfig
@@ -115,6 +115,24 @@ def read_mixture(config: PretrainConfig) -> Mixture:
             for (uri, manifest, count, draws), left in zip(found, left_out, strict=True)
         )
     )
+
+
+def inputs_of(config: PretrainConfig) -> list[Input]:
+    """Return the corpora of a run as inputs of its manifest.
+
+    Raises:
+        ArtifactError: If one is not published.
+    """
+    return [
+        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
+        for name, uri in zip(input_names(config), config.corpora, strict=True)
+    ]
+
+
+def input_names(config: PretrainConfig) -> list[str]:
+    """Return the names of the corpora in the manifest."""
+    # The first one has the name that it has alone.
+    return ["corpus", *(f"corpus {number}" for number in range(2, len(config.corpora) + 1))]
 
 
 def _check_distinct(corpora: Sequence[str]) -> None:

@@ -180,6 +180,12 @@ def _is_supported(name: str) -> bool:
     return not name.startswith(("kron", "adahessian", "fused", "bnb"))
 
 
+def parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return the names of the optimizer's parameters, by their number in its ``state_dict``."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return [names[each] for group in optimizer.param_groups for each in group["params"]]
+
+
 def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Clip gradients to a maximum norm, and return the norm before clipping. Shape []."""
     parameters = [p for p in parameters if p.grad is not None]

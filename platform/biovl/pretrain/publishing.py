@@ -102,6 +102,8 @@ def write_report_files(
         epoch=epoch,
         plots=list(drawn),
         code=manifest.code,
+        lineage=manifest.notes["lineage"],
+        changed=manifest.notes["changed"],
         hardware=Draft(config.out).read_note(HARDWARE) or "",
         rollbacks=manifest.notes["rollbacks"],
     )

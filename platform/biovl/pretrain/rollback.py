@@ -20,6 +20,7 @@ from typing import Any
 from biovl.core.artifacts import Draft
 from biovl.pretrain.guard import SMOOTHED_STEPS, Diverged
 from biovl.pretrain.journal import discard_scores
+from biovl.pretrain.lineage import first_step, read_lineage
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.checkpoints import Checkpoints
 
@@ -45,6 +46,8 @@ def record_rollback(
     """
     skipped = skipped_steps(read_rollbacks(draft))
     first = _steps_before(steps_done, error.steps + LEAD_STEPS, skipped)
+    # A fork has no steps before its first one to return to.
+    first = max(first, first_step(read_lineage(draft)))
     # A step that was NaN is not completed, and skipped, too.
     end = steps_done + 1 if error.steps == 0 else steps_done
     record = {
@@ -121,12 +124,14 @@ def skipped_pairs(plan: Plan, skipped: Sequence[range], steps_done: int) -> int:
     )
 
 
-def steps_to_keep(steps: Sequence[int]) -> list[int]:
+def steps_to_keep(steps: Sequence[int], first: int = 0) -> list[int]:
     """Return the checkpoint to retain for a rollback, given the steps of all, ascending.
 
-    It is the last one before a divergence that is not noticed yet; there may be none.
+    It is the last one before a divergence that is not noticed yet, or the one at the ``first`` step
+    of a fork; there may be none.
     """
-    return [done for done in steps if done <= max(steps) - _KEPT_STEPS][-1:]
+    old = [done for done in steps if done <= max(steps) - _KEPT_STEPS]
+    return old[-1:] or [done for done in steps if done == first]
 
 
 def _steps_before(steps_done: int, count: int, skipped: Sequence[range]) -> int:

@@ -22,6 +22,7 @@ from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.guard import Diverged
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.lineage import first_step, read_lineage
 from biovl.pretrain.loop import (
     StepReport,
     Trainer,
@@ -107,12 +108,13 @@ def run(
     _configure_backends(config)
     allow_tf32(config.step.precision, device)
     draft = Draft(config.out)
+    first = first_step(read_lineage(draft))
     checkpoints = Checkpoints(
         config.out,
         keep_last=config.save.keep_last,
         pinned=lambda: [
             *steps_to_keep(draft, plan, validated_every),
-            *(rollback.steps_to_keep(checkpoints.steps()) if may_roll_back(config) else []),
+            *(rollback.steps_to_keep(checkpoints.steps(), first) if may_roll_back(config) else []),
         ],
         is_history=lambda steps: in_history(steps, plan, config.save.keep_every),
     )
@@ -129,6 +131,10 @@ def run(
 
     # Worker 0 reads them for all: storage sends one copy, and no two decide differently.
     state, micro_batch, skipped = workers.broadcast(read, device)
+    if state is None and config.checkpoint is not None:
+        raise TrainingError(
+            "no checkpoint of the run is left; the same command starts again at the one of from"
+        )
     steps_done = 0 if state is None else state["steps_done"]
     config = replace(config, step=replace(config.step, micro_batch=micro_batch))
     described = describe(config.model, config.optim)
@@ -148,7 +154,7 @@ def run(
         ),
     )
     torch.manual_seed(seed_of(config.seed))
-    built = build(config.model, with_weights=steps_done == 0)
+    built = build(config.model, with_weights=state is None)
     towers = towers_of(built, config.step, device, config.optim)
     assert isinstance(towers.text, TextTower)
     automatic.choose_attention(

@@ -70,9 +70,29 @@ class Plan:
         step = steps_done - sum(steps for _, steps in before)
         return StepPosition(epoch, step, size, sum(s * n for s, n in before) + step * size)
 
+    def steps_at(self, epoch: int, pairs: int) -> int:
+        """Return the number of steps before the first that starts at or after a position.
+
+        Args:
+            epoch: Epoch of the position, from 0.
+            pairs: Pairs of that epoch before the position.
+        """
+        if epoch >= len(self.epochs):
+            return self.steps
+        size, steps = self.epochs[epoch]
+        return sum(n for _, n in self.epochs[:epoch]) + min(steps, -(-pairs // size))
+
     def pairs_before(self, steps_done: int) -> int:
         """Return the number of pairs in the first ``steps_done`` steps."""
         return self.pairs if steps_done == self.steps else self.place(steps_done).pairs_before
+
+    def after(self, steps_done: int) -> "Plan":
+        """Return the plan of the steps that follow ``steps_done`` steps; epochs may have none."""
+        left = [
+            (size, min(steps, max(0, end - steps_done)))
+            for (size, steps), end in zip(self.epochs, self.ends(), strict=True)
+        ]
+        return Plan(left)
 
 
 def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:

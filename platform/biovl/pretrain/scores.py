@@ -22,13 +22,16 @@ def read_scores(draft: Draft) -> dict[int, dict[str, Any]]:
 def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:
     """Return the epoch with the best mean of both recalls at 1.
 
-    Ties: the lowest loss, then the first epoch. Few pairs have few distinct recalls.
+    Ties: the lowest loss, then the first epoch. Few pairs have few distinct recalls. Recalls among
+    another number of pairs than in the last epoch are not compared.
     """
 
     def goodness(epoch: int) -> tuple[float, float]:
         return mean_recall_at_1(scores[epoch]), -scores[epoch].get("loss", 0.0)
 
-    return max(sorted(scores), key=goodness, default=None)
+    pairs = scores[max(scores)].get("pairs") if scores else None
+    comparable = [epoch for epoch in sorted(scores) if scores[epoch].get("pairs") == pairs]
+    return max(comparable, key=goodness, default=None)
 
 
 def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int) -> int:

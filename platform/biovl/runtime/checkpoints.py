@@ -166,6 +166,16 @@ class Checkpoints:
             raise self._corrupt(name, error) from error
         return state
 
+    def sha256(self, steps_done: int) -> str:
+        """Return the SHA-256 that a checkpoint contains, in hexadecimal; empty if it has none.
+
+        Checkpoints of versions without checksums have none. The content is not verified.
+        """
+        name = self._folder.at(self._name(steps_done))
+        with self._folder.filesystem.open_input_file(name) as file:
+            trailer = file.read_at(_TRAILER_BYTES, max(0, file.size() - _TRAILER_BYTES))
+        return trailer[len(_MAGIC) :].hex() if trailer.startswith(_MAGIC) else ""
+
     def _blocks(self, name: str) -> Iterator[bytes]:
         with self._folder.reader(name) as stream:
             while block := stream.read(_BLOCK_BYTES):

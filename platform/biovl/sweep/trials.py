@@ -15,6 +15,7 @@ from biovl.core.errors import ArtifactError, ConfigError
 from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
+from biovl.pretrain.fork import find_fork, steps_before
 from biovl.pretrain.mixture import Mixture, read_mixture, text_tokens
 from biovl.pretrain.models import describe
 from biovl.pretrain.schedule import Plan
@@ -57,12 +58,22 @@ class Trial:
     """Share of the context that would be padding, if every caption were padded to it."""
 
     train_pairs: int
+    steps_before: int
+    """Steps of the plan that the run does not do itself, as it continues another one."""
 
     @property
     def flops(self) -> float:
-        """FLOPs of the whole run."""
-        plan = Plan.of(self.train_pairs, self.config.batch, self.config.epochs)
-        return float(self.flops_per_pair * plan.pairs)
+        """FLOPs of the run; of a fork without those of the run that it continues."""
+        return self.whole_flops - self.flops_per_pair * self._plan.pairs_before(self.steps_before)
+
+    @property
+    def whole_flops(self) -> float:
+        """FLOPs of all epochs, including those that a fork continues."""
+        return self.flops_per_pair * self._plan.pairs
+
+    @property
+    def _plan(self) -> Plan:
+        return Plan.of(self.train_pairs, self.config.batch, self.config.epochs)
 
 
 def trials_of(config: SweepConfig) -> list[Trial]:
@@ -246,12 +257,15 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
     try:
         data, info = known.data(config), known.model(config)
         # A published model needs no pretrained weights.
+        fork = None
         if find_manifest(config.out) is None:
-            check_run(config, data.mixture, image_px=info.image_size)
+            plan = check_run(config, data.mixture, image_px=info.image_size)
+            fork = find_fork(config, data.mixture, plan)
     except (ConfigError, ArtifactError) as error:
         raise type(error)(f"trial {name}: {error}") from error
     lengths_N = data.lengths_N
-    cost = estimate.estimate(config, info, lengths_N)
+    steps_done = steps_before(config, fork)
+    cost = estimate.estimate(config, info, lengths_N, steps_done=steps_done)
     tokens_cut, padding = waste(lengths_N, info.context)
     hours = {
         each.accelerator.name: each.workers * each.hours
@@ -272,13 +286,14 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
         tokens_cut=tokens_cut,
         padding=padding,
         train_pairs=len(lengths_N),
+        steps_before=steps_done,
     )
 
 
 def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
     """Return a trial with the number of epochs closest to the compute of the first trial."""
-    of_epoch = trial.flops / trial.config.epochs
-    epochs = max(1, round(first.flops / of_epoch))
+    of_epoch = trial.whole_flops / trial.config.epochs
+    epochs = max(1, round((first.flops + trial.whole_flops - trial.flops) / of_epoch))
     changed = configs.override(trial.config, {"epochs": epochs})
     return _trial(changed, setting, trial.row, trial.name, known)
 

@@ -1,0 +1,31 @@
+"""The checkpoints of other runs that a run descends from: see ``fork``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from biovl.core.artifacts import Draft
+from biovl.pretrain.schedule import Plan
+
+LINEAGE = "lineage"
+"""Name of the draft's note, and of the manifest's, with the checkpoints that a run descends from,
+the oldest first."""
+
+
+def read_lineage(draft: Draft) -> list[dict[str, Any]]:
+    """Return the checkpoints that a run descends from, the oldest first; none if it is no fork."""
+    return draft.read_note(LINEAGE) or []
+
+
+def first_step(lineage: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of steps of its plan that a run does not do itself; 0 if it is no fork."""
+    return int(lineage[-1]["steps_done"]) if lineage else 0
+
+
+def pairs_seen(lineage: Sequence[Mapping[str, Any]], plan: Plan, steps_done: int) -> int:
+    """Return the number of pairs that the weights of a run were trained on after some steps.
+
+    Those of the runs that it descends from are included; pairs that a rollback of the run itself
+    skips are not subtracted.
+    """
+    before = int(lineage[-1]["pairs"]) if lineage else 0
+    return before + plan.pairs_before(steps_done) - plan.pairs_before(first_step(lineage))
