@@ -71,7 +71,9 @@ class _Facts(Mapping[str, Callable[[], float]]):
 
     def __init__(self, preset: str, published: Mapping[str, Any]) -> None:
         self._config = RECIPES[preset]()
-        changed = replace(self._config.pretrain, changes=published)
+        # The papers do not compile.
+        changes = {"step.compile": False, **published}
+        changed = replace(self._config.pretrain, changes=changes)
         self._published = replace(self._config, pretrain=changed)
         self._known = {
             "hours": lambda: self._hours(self._config),
@@ -171,6 +173,7 @@ def _stock() -> list[Row]:
                 "epochs": 1,
                 "step.text": "padded",
                 "step.checkpoint_activations": run["checkpointed"],
+                "step.compile": False,
             },
         )
 
