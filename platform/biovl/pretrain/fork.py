@@ -183,13 +183,18 @@ def advise_fork(out: str) -> Iterator[None]:
         yield
     except SettingsDiffer as error:
         shown, steps = _shown(out), Checkpoints(out).steps()
-        advice = (
-            f"To continue it with these settings, add --set from={shown}@{steps[-1]} to the "
-            "command, and set out to a new folder."
-            if steps
-            else "It has no checkpoints to continue from (save.keep_every keeps them); --set "
-            f"model.weights={shown} starts a new run with the weights of a published model."
-        )
+        if steps:
+            advice = (
+                f"To continue it with these settings, add --set from={shown}@{steps[-1]} to the "
+                "command, and set out to a new folder."
+            )
+        elif find_manifest(out) is None:
+            advice = "It has no checkpoint yet that a fork could continue."
+        else:
+            advice = (
+                "It kept no checkpoints that a fork could continue (save.keep_every keeps them); "
+                f"--set model.weights={shown} starts a new run with its weights."
+            )
         raise SettingsDiffer(f"{error}\n{advice}") from error
 
 
