@@ -60,12 +60,12 @@ class TextTower(nn.Module):
     @property
     def attention_shape(self) -> tuple[int, int, bool]:
         """Attention heads, dimensions of a head, and whether attention is causal."""
-        if isinstance(self.text, HFTextEncoder):
-            found = self.text.config
-            heads, is_causal = int(found.num_attention_heads), False
-            return heads, int(found.hidden_size) // heads, is_causal
-        block: Any = self.text.transformer.resblocks[0]
-        return block.attn.num_heads, block.attn.head_dim, self.text.attn_mask is not None
+        text: Any = self.text
+        if isinstance(text, HFTextEncoder):
+            heads, is_causal = int(text.config.num_attention_heads), False
+            return heads, int(text.config.hidden_size) // heads, is_causal
+        attention = text.transformer.resblocks[0].attn
+        return attention.num_heads, attention.head_dim, text.attn_mask is not None
 
     def compile_packed_block(self) -> None:
         """Compile the blocks of open_clip's own tower for packed captions."""
