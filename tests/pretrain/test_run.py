@@ -1,7 +1,10 @@
 """A run of one worker without Ray: what it saves and when, and what it asks of its callbacks."""
 
+import gzip
+import json
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -12,13 +15,14 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft
+from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, StorageError, TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import scores as scores_of_run
 from biovl.pretrain.batches import Batch
-from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import (
@@ -338,3 +342,69 @@ def test_an_epoch_that_is_judged_while_others_are_cleared_away_is_kept(
 def test_a_setting_without_meaning_is_refused_before_the_run(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r".*")):
         config(tmp_path, **{name: -1})
+
+
+def events(trace: Path) -> Counter[str]:
+    """Return how often each event of a trace occurs, by name."""
+    read = json.loads(gzip.decompress(trace.read_bytes()))
+    return Counter(event["name"] for event in read["traceEvents"])
+
+
+def test_a_trace_has_the_operations_of_its_steps_and_changes_no_weights(tmp_path: Path) -> None:
+    World(tmp_path / "plain").run(config(tmp_path / "plain"), every=None)
+    trace = tmp_path / "model" / "profile" / "steps-000006-000009.json.gz"
+    trace.parent.mkdir(parents=True)
+    trace.write_bytes(b"half a file of an earlier process")
+    world = World(tmp_path / "model")
+    world.run(config(tmp_path / "model", profile=4), every=None)
+    counts = events(trace)
+    assert counts["Optimizer.step#AdamW.step"] == 4
+    assert counts["aten::mm"] > counts["aten::addmm"] > 0
+    assert sum(str(trace) in line for line in world.said) == 1
+    plain, profiled = (Checkpoints(str(tmp_path / name)).load(12) for name in ("plain", "model"))
+    assert all(torch.equal(profiled["model"][k], v) for k, v in plain["model"].items())
+
+
+def test_a_run_profiles_again_when_it_resumes_and_has_the_steps_for_it(tmp_path: Path) -> None:
+    def resume(after: int) -> list[str]:
+        for path in (tmp_path / ".draft" / "checkpoints").glob("*.pt"):
+            if int(path.stem) > after:
+                path.unlink()
+        World(tmp_path).run(config(tmp_path, profile=9, **{"save.keep_last": 9}), every=None)
+        assert Checkpoints(str(tmp_path)).is_whole(12)
+        return sorted(path.name for path in (tmp_path / "profile").iterdir())
+
+    World(tmp_path).run(config(tmp_path, **{"save.keep_last": 9}), every=None)
+    (tmp_path / "profile").mkdir()
+    # Nothing is left to do; then fewer steps than those before a trace; then some, but not nine.
+    assert resume(12) == resume(8) == []
+    (name,) = resume(4)
+    assert name == "steps-000010-000012.json.gz"
+    assert events(tmp_path / "profile" / name)["Optimizer.step#AdamW.step"] == 3
+
+
+def test_an_error_in_profiled_steps_writes_no_trace_and_the_next_run_can_profile(
+    tmp_path: Path,
+) -> None:
+    def run_steps(count: int) -> None:
+        folder, device = Folder(str(tmp_path)), torch.device("cpu")
+        with profile_steps(2, folder, device, lambda line: None) as after_step:
+            for step in range(1, count + 1):
+                torch.ones(2, 2) @ torch.ones(2, 2)
+                after_step(step)
+            if count < 7:
+                raise TrainingError("diverged")
+
+    with pytest.raises(TrainingError):
+        run_steps(6)
+    assert not (tmp_path / "profile").exists()
+    run_steps(9)
+    assert events(tmp_path / "profile" / "steps-000006-000007.json.gz")["aten::mm"] == 2
+
+
+def test_profiling_is_no_other_run_and_its_steps_are_bounded(tmp_path: Path) -> None:
+    plain, profiled = config(tmp_path), config(tmp_path, profile=100)
+    assert identity(configs.to_plain(plain))[0] == identity(configs.to_plain(profiled))[0]
+    for steps in (-1, 101):
+        with pytest.raises(ConfigError):
+            config(tmp_path, profile=steps)

@@ -170,6 +170,7 @@ def test_settings_that_were_changed_stand_out() -> None:
     assert settings["optim"]["peak_lr"] == 1e-4
     # The folders are named in the manifest.
     assert "corpus" not in settings
+    assert card(config=replace(CONFIG, profile=4)) == text
 
 
 def test_a_model_with_a_tower_of_transformers_says_what_open_clip_needs() -> None:

@@ -303,12 +303,15 @@ def _settings(config: PretrainConfig) -> str:
         from_=config.from_,
         model=config.model,
         batch=BatchConfig(pairs=config.batch.pairs),
+        profile=config.profile,
     )
     changed = configs.differences(configs.to_plain(usual), plain)
     rows = [line.partition(": ")[::2] for line in changed]
     cells = [[f"`{name}`", *change.split(" -> ")] for name, change in rows]
-    # Local paths are private and are omitted from the card.
-    hidden = ["corpus", "out", "from", *(["mixture"] if isinstance(config.corpus, str) else [])]
+    # Local paths are private and are omitted from the card; a profile is not part of the model.
+    hidden = ["corpus", "out", "from", "profile"]
+    if isinstance(config.corpus, str):
+        hidden.append("mixture")
     shown = {name: value for name, value in plain.items() if name not in hidden}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip()
     differing = table(["setting", "default", "here"], cells) if cells else "None."

@@ -84,6 +84,7 @@ def pretrain(
           README.md                    model card: data and its licences, recipe, scores
           plots/                       loss and recall curves
           metrics.jsonl  tensorboard/  every step
+          profile/                     with profile=N: traces of N steps
           validation.json              loss and recalls of every epoch
           manifest.json                configuration, data fingerprint, final scores
 

@@ -35,6 +35,7 @@ from biovl.pretrain.meter import Meter, StepRecord, memory_bytes
 from biovl.pretrain.micro_batch import read_micro_batch, record_halving
 from biovl.pretrain.models import build, describe
 from biovl.pretrain.prepare import towers_of
+from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.publishing import HARDWARE
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import in_history, is_validated, steps_to_keep, steps_waiting
@@ -232,6 +233,8 @@ def run(
 
         # Closed also if the code below raises: loading of pairs then ends.
         reports = stack.enter_context(contextlib.closing(train_all()))
+        profiled = config.profile if workers.rank == 0 else 0
+        after_step = stack.enter_context(profile_steps(profiled, draft.folder, device, say))
         with _recorded_failures(config, plan, trainer, checkpoints, workers, draft):
             for report in reports:
                 watchdog.reset(f"running step {report.steps_done + 1}")
@@ -242,6 +245,7 @@ def run(
                     saver.write(meter, _step_of(report, cost))
                     saver.after(report)
                 saver.save_if_asked()
+                after_step(report.steps_done)
         if workers.rank == 0:
             saver.save_last()
 
