@@ -209,7 +209,9 @@ def _by_chunks(
         # Without a window, causal attention needs no mask: padding is behind all tokens.
         mask = None if causal and reach is None else _visible(chunk.is_token_CL, causal, reach)
         attended_CHLd = F.scaled_dot_product_attention(
-            *(_pad(packed, chunk) for packed in (query_THd, key_THd, value_THd)),
+            _pad(query_THd, chunk),
+            _pad(key_THd, chunk),
+            _pad(value_THd, chunk),
             attn_mask=mask,
             is_causal=mask is None,
             scale=scale,
@@ -221,7 +223,8 @@ def _by_chunks(
 def _pad(packed_THd: Tensor, chunk: Chunk) -> Tensor:
     """Return the rows of a chunk, padded. Shape [C, H, L, d]."""
     padded = packed_THd.index_select(0, chunk.places_CL.flatten())
-    return padded.unflatten(0, chunk.places_CL.shape).transpose(1, 2)
+    padded_CLHd: Tensor = padded.unflatten(0, chunk.places_CL.shape)
+    return padded_CLHd.transpose(1, 2)
 
 
 def _visible(is_token_CL: Tensor, causal: bool, reach: int | None) -> Tensor:
@@ -361,7 +364,7 @@ def has_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 # The compiler would break the graph at this call.
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
