@@ -60,16 +60,23 @@ def harvest(folder: Path, out: Path, **settings: object) -> None:
     harvest_job.read_unit(config, 0, [{"uri": one.uri, "name": one.name} for one in addresses])
 
 
-def assemble(figures: Path, out: Path, row_rules: Sequence[rules.Rule] = ()) -> Path:
+def assemble(
+    figures: Path,
+    out: Path,
+    row_rules: Sequence[rules.Rule] = (),
+    columns: Sequence[str] = (),
+    **settings: object,
+) -> Path:
     settings = {
         **configs.recipe_settings(assemble_config.small()),
         "split.val_permyriad": 0,
         "split.test_permyriad": 5_000,
         "figures": str(figures),
         "out": str(out),
+        **settings,
     }
     config = configs.build(AssembleConfig, settings)
-    part = HarvestPart(str(figures), "figures/part-000000-000.parquet", (), (), ())
+    part = HarvestPart(str(figures), "figures/part-000000-000.parquet", tuple(columns), (), ())
     steps.join_columns(config, part, 0)
     steps.decide(config, row_rules, 1, [])
     steps.encode(config, part, 0)
@@ -78,7 +85,10 @@ def assemble(figures: Path, out: Path, row_rules: Sequence[rules.Rule] = ()) -> 
         for number in range(count):
             steps.shard(config, split, number)
     pq.write_table(pa.concat_tables(steps.index(config, 1, shards_of)), out / "index.parquet")
-    Draft(str(out)).publish(Manifest(kind="corpus", config={}, counts={}))
+    pq.write_table(pa.concat_tables(steps.dropped_figures(config, 1)), out / "dropped.parquet")
+    splits = pq.read_table(out / "index.parquet")["split"].to_pylist()
+    counts = {"pairs": {name: splits.count(name) for name in steps.SPLITS}}
+    Draft(str(out)).publish(Manifest(kind="corpus", config={}, counts=counts))
     return out
 
 

@@ -34,13 +34,14 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plugin]:
     return {
         "dinov2": Plugin("dinov2", {"weights": str(save_dinov2(folder / "dinov2"))}),
         "clip": Plugin("clip", {"weights": clip}),
+        "clip of texts": Plugin("clip", {"weights": clip, "of": "text"}),
         "image_type": Plugin("image_type", {"weights": clip}),
         # Without an endpoint, of which every figure keeps its caption.
         "longcap": Plugin("longcap", {"model": "m", "cache": str(folder), "most_failures": 1.0}),
     }
 
 
-@pytest.fixture(scope="module", params=plugins.names("annotate.annotators"))
+@pytest.fixture(scope="module", params=[*plugins.names("annotate.annotators"), "clip of texts"])
 def annotator(request: pytest.FixtureRequest, example: dict[str, Plugin]) -> Annotator:
     # One that needs no settings needs no example.
     made: Annotator = make("annotate.annotators", example.get(request.param, Plugin(request.param)))

@@ -8,11 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from packaging.version import Version
 from PIL import Image
 
+from biovl.assemble.hub import _features
 from biovl.core import shards
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -132,7 +134,9 @@ def test_webdataset_reads_a_shard(tmp_path: Path) -> None:
 def test_open_clip_trains_on_a_shard(tmp_path: Path, workers: int) -> None:
     from open_clip_train.data import get_wds_dataset
 
-    uri, _ = saved(tmp_path, MIXED)
+    # With a file that open_clip does not use.
+    more = {"clip_image.npy": shards.pack_embedding(np.ones(3, np.float16))}
+    uri, _ = saved(tmp_path, [(key, {**files, **more}) for key, files in MIXED])
     arguments = Namespace(
         train_data=uri,
         train_num_samples=len(MIXED),
@@ -157,6 +161,52 @@ def test_open_clip_trains_on_a_shard(tmp_path: Path, workers: int) -> None:
     # Each text arrived with its own image.
     assert sorted(seen) == list(range(8))
     assert all(abs(red - number * 40 % 256) < 8 for number, red in seen.items())
+
+
+EMBEDDING = np.array([0.5, -0.25, 0.125], np.float16)
+EMBEDDED = [
+    (key, {**files, "clip_image.npy": shards.pack_embedding(EMBEDDING * n)})
+    for n, (key, files) in enumerate([pair(n, f"PMC{n}_f1") for n in range(3)])
+]
+
+
+def test_webdataset_decodes_embeddings(tmp_path: Path) -> None:
+    import webdataset
+
+    uri, _ = saved(tmp_path, EMBEDDED)
+    found = list(webdataset.WebDataset(uri, shardshuffle=False).decode("pil"))
+    for n, sample in enumerate(found):
+        np.testing.assert_array_equal(sample["clip_image.npy"], EMBEDDING * n)
+        assert sample["jpg"].size == (20, 10)
+
+
+def test_hugging_face_datasets_loads_embeddings_when_told_their_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import Features
+
+    record = pa.schema([("figure_id", pa.string()), ("doi", pa.string())])
+    told = _features(record, ["jpg"], ["clip_image"])
+    features = Features._from_yaml_list(told)
+    found = loaded(tmp_path, EMBEDDED, monkeypatch, features=features)
+    assert found["clip_image.npy"][2] == (EMBEDDING * 2).tolist()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        shards.pack_embedding(EMBEDDING)[:-1],
+        shards.pack_embedding(EMBEDDING).replace(b"NUMPY", b"NUMPI"),
+        shards.pack_embedding(EMBEDDING).replace(b"'descr'", b"'descr("),
+        shards.pack_embedding(EMBEDDING[None]),
+        shards.pack_embedding(np.arange(3)),
+    ],
+)
+def test_what_is_no_embedding_is_rejected(data: bytes) -> None:
+    assert shards.parse_embedding(shards.pack_embedding(EMBEDDING)).tolist() == EMBEDDING.tolist()
+    with pytest.raises(ValueError, match=r"NumPy's format|vector of floats"):
+        shards.parse_embedding(data)
 
 
 def test_hugging_face_datasets_loads_shards_of_one_kind_of_image(

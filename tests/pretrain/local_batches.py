@@ -5,7 +5,7 @@ from collections.abc import Generator
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.mixture import read_mixture, read_training
+from biovl.pretrain.mixture import find_teacher, read_mixture, read_training
 from biovl.pretrain.order import epoch_order, rows_of
 from biovl.pretrain.pairs import load_pairs
 from biovl.pretrain.schedule import Plan
@@ -21,6 +21,7 @@ def local_batches(
         ArtifactError: If a pair is unreadable and no other may replace it.
     """
     places = read_training(config, read_mixture(config))
+    teacher = find_teacher(config.step.distill, config.corpora)
     order, ordered_epoch = None, -1
     for number in range(steps_done, plan.steps):
         place = plan.place(number)
@@ -37,5 +38,6 @@ def local_batches(
             image_px=built.image_size,
             data=config.data,
             tokenizer=built.tokenizer,
+            teacher=teacher,
         )
-        yield Batch.of(loaded.pixels_BHWC, loaded.tokens)
+        yield Batch.of(loaded.pixels_BHWC, loaded.tokens, loaded.teacher_B2E)

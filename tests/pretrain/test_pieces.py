@@ -1,5 +1,7 @@
 """Pieces of a step: what tasks return, and the batch that is made of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,19 @@ def test_the_batch_of_a_step_has_the_pairs_of_its_pieces_in_order() -> None:
     # Memory of the object store is read-only; that of a batch is not.
     batch.pixels_BHWC.zero_()
     batch.tokens_T.zero_()
+
+
+def test_embeddings_of_a_teacher_arrive_with_their_pairs() -> None:
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(9, 2, 5)).astype(np.float16)
+    parts = [loaded(3, 0), loaded(6, 1)]
+    parts = [replace(parts[0], teacher_B2E=given[:3]), replace(parts[1], teacher_B2E=given[3:])]
+    batch = join_pieces([pack_piece(n, part) for n, part in enumerate(parts)], PX).batch
+    assert batch.teacher_B2E is not None
+    assert batch.teacher_B2E.dtype == torch.float16
+    assert np.array_equal(batch.teacher_B2E.numpy(), given)
+    assert [len(part.teacher_B2E) for part in batch.split(4)] == [4, 4, 1]  # type: ignore[arg-type]
+    assert join_pieces([pack_piece(0, loaded(3, 0))], PX).batch.teacher_B2E is None
 
 
 def test_the_error_of_a_piece_is_that_of_its_step() -> None:

@@ -1,5 +1,6 @@
 """The gradient of a step: the same in one piece or many, on one worker or many."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from biovl.pretrain import step
 from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import DistillConfig
 from biovl.pretrain.losses import LOSSES
 from biovl.pretrain.step import gradients, seed_of
 from biovl.runtime.workers import Workers, share
@@ -27,6 +29,7 @@ def step_gradients(
     dropout: float = 0.0,
     steps: int = 1,
     exchanged: str = "fp32",
+    distill: DistillConfig | None = None,
 ) -> dict[str, Tensor]:
     model = tiny_model(dropout=dropout, bias=-5.0 if loss == "siglip" else None).double().train()
     workers = Workers.current()
@@ -41,6 +44,7 @@ def step_gradients(
             micro_batch=micro_batch,
             tile=4,
             seed=(3, number),
+            distill=distill,
         )
     return {**gradients_of(model), "loss": value}
 
@@ -119,6 +123,38 @@ def test_workers_give_the_gradient_of_one_worker_with_the_whole_batch(
     expected = step_gradients(pairs(10), loss=loss)
     for actual in in_group(workers, shared_step, 10, loss, micro_batch):
         assert_equal(actual, expected)
+
+
+DISTILL = DistillConfig(weight=0.6, temperature=0.1)
+
+
+def taught(start: int, stop: int) -> Batch:
+    """Pairs of a batch of 10, with random embeddings of a teacher."""
+    generator = torch.Generator().manual_seed(1)
+    given = torch.randn(10, 2, 5, generator=generator).half()
+    return replace(piece(pairs(10), start, stop), teacher_B2E=given[start:stop])
+
+
+def shared_distillation() -> dict[str, Tensor]:
+    workers = Workers.current()
+    own = share(10, workers.rank, workers.count)
+    batch = taught(own.start, own.stop)
+    return step_gradients(batch, total=10, micro_batch=2, distill=DISTILL)
+
+
+def test_a_distilled_step_is_the_same_in_micro_batches_and_on_workers() -> None:
+    batch = taught(0, 10)
+    expected = step_gradients(batch, distill=DISTILL)
+    assert_equal(step_gradients(batch, micro_batch=3, distill=DISTILL), expected)
+    for actual in in_group(4, shared_distillation):
+        assert_equal(actual, expected)
+    assert not torch.equal(step_gradients(batch)["logit_scale"], expected["logit_scale"])
+
+
+def test_a_weight_of_zero_needs_no_teacher() -> None:
+    off = step_gradients(pairs(9), distill=DistillConfig())
+    for name, value in step_gradients(pairs(9)).items():
+        assert torch.equal(off[name], value)
 
 
 def test_gradients_exchanged_in_bf16_are_those_of_fp32_but_for_rounding() -> None:

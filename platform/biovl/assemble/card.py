@@ -9,6 +9,7 @@ from biovl.assemble.biomedica import biomedica_section
 from biovl.assemble.hub import HUB_SPLITS, front_matter
 from biovl.assemble.origin import Origin, origin
 from biovl.core.markdown import percent, size, table
+from biovl.core.shards import embedding_kind
 
 PLOTS = "plots"
 """Folder of the plots, next to the card."""
@@ -143,7 +144,9 @@ def dataset_card(
     of = origin(stats)
     name = _NAMES[of]
     sections = [
-        front_matter(stats, record=record, image_kinds=kinds, name=name),
+        front_matter(
+            stats, record=record, image_kinds=kinds, name=name, embeddings=_embeddings(manifest)
+        ),
         f"# {name}",
         _SYNTHETIC if of == "synthetic" else "",
         _contents(manifest, stats, kinds, record, of),
@@ -176,6 +179,10 @@ def _contents(
         for split, held in splits.items()
     ]
     fields = ", ".join(f"`{field}`" for field in record.names)
+    files = "".join(
+        f" `.{embedding_kind(column)}` is its embedding `{column}`."
+        for column in _embeddings(manifest)
+    )
     return f"""{corpus["images"]:,} pairs of an image and a text, from {corpus["articles"]:,} \
 {records}. An image is {image}; the text is {text}.
 
@@ -190,7 +197,13 @@ image), `.txt` (the text) and `.json` (what is known of it).
 bytes, so that any pair can be read without its shard.
 * `stats.json`, `plots/`: what is below, in numbers and drawn. `manifest.json`: how it was made.
 
-The `.json` holds {fields}."""
+The `.json` holds {fields}.{files}"""
+
+
+def _embeddings(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """Return the columns of embeddings that a pair stores; most corpora have none."""
+    columns: Sequence[str] = manifest["config"].get("embeddings", ())
+    return columns
 
 
 def _loading(shards: Mapping[str, int], splits: Mapping[str, Any], kinds: Sequence[str]) -> str:

@@ -210,6 +210,11 @@ class AssembleConfig:
     the figure; or a column of this name written by annotate (in ``columns``). Columns that are not
     selected are stored next to the text."""
 
+    embeddings: tuple[str, ...] = ()
+    """Columns of embeddings, of folders in ``columns``, to store with each pair as
+    ``<pair_id>.<column>.npy``: ``embeddings=["clip_image", "clip_text"]`` for ``step.distill`` of
+    pretrain. A figure without one of them is dropped. Other embeddings are not stored."""
+
     image: ImageConfig = field(default_factory=ImageConfig)
     """Size and format of the images in the shards."""
     split: SplitShares = field(default_factory=SplitShares)
@@ -235,6 +240,8 @@ class AssembleConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")
+        if len(set(self.embeddings)) < len(self.embeddings):
+            raise ValueError(f"embeddings: a column occurs twice in {list(self.embeddings)}")
         # Checked here, so that unknown names and settings are reported with other invalid ones.
         named = tuple(with_names(rule) for rule in self.rules)
         make_rules(named)

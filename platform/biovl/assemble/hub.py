@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from biovl.core.shards import embedding_kind
+
 HUB_LICENSES = frozenset(
     "cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 "
     "cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 "
@@ -34,7 +36,12 @@ _DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64"}
 
 
 def front_matter(
-    stats: Mapping[str, Any], *, record: pa.Schema, image_kinds: Sequence[str], name: str
+    stats: Mapping[str, Any],
+    *,
+    record: pa.Schema,
+    image_kinds: Sequence[str],
+    name: str,
+    embeddings: Sequence[str] = (),
 ) -> str:
     """Return the YAML front matter of a card, without its delimiters.
 
@@ -45,6 +52,7 @@ def front_matter(
             these.
         image_kinds: Extensions of images, ``jpg`` and ``png``; a pair has one of them.
         name: Title of the card.
+        embeddings: Columns of embeddings that a pair stores.
 
     Raises:
         ValueError: If a field of ``record`` has another type.
@@ -68,7 +76,10 @@ def front_matter(
                 ],
             }
         ],
-        "dataset_info": {"config_name": "default", "features": _features(record, image_kinds)},
+        "dataset_info": {
+            "config_name": "default",
+            "features": _features(record, image_kinds, embeddings),
+        },
     }
     # Without shards there are no files to list.
     if not stats["splits"]:
@@ -83,11 +94,14 @@ def hub_license(spdx: str | None) -> str:
     return name if name in HUB_LICENSES else "other"
 
 
-def _features(record: pa.Schema, image_kinds: Sequence[str]) -> list[dict[str, Any]]:
+def _features(
+    record: pa.Schema, image_kinds: Sequence[str], embeddings: Sequence[str]
+) -> list[dict[str, Any]]:
     return [
         *({"name": kind, "dtype": "image"} for kind in image_kinds),
         {"name": "txt", "dtype": "string"},
         {"name": "json", "struct": [_feature(field) for field in record]},
+        *({"name": embedding_kind(column), "list": "float32"} for column in embeddings),
         {"name": "__key__", "dtype": "string"},
         {"name": "__url__", "dtype": "string"},
     ]

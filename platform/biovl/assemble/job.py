@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -85,6 +85,8 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     # The rules record that retracted articles are dropped; corpora made before the setting existed
     # stay identical.
     recorded = ["retracted"] if config.retracted == "drop" else []
+    if not config.embeddings:
+        recorded.append("embeddings")
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["may_be_empty", *recorded])
     published = job.find_published()
     if published is not None:
@@ -264,9 +266,15 @@ def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
     """Return the label columns whose values are counted.
 
     Raises:
-        ConfigError: If the column of ``text`` does not exist, or that of ``balance`` does not
-            exist or holds no labels.
+        ConfigError: If the column of ``text`` does not exist, that of ``balance`` does not exist
+            or holds no labels, or one of ``embeddings`` does not exist or holds none.
     """
+    for name in config.embeddings:
+        if name not in columns.names or not pairing.is_vector(columns.field(name).type):
+            raise ConfigError(
+                f"embeddings: {name} is no column of embeddings of {list(config.columns)}; give "
+                "the folder that annotate published it in: columns=[…]"
+            )
     if config.text in pairing.LONG_TEXTS and config.text not in columns.names:
         raise ConfigError(
             f"text: column {config.text} does not exist; give the folder that annotate "
@@ -320,7 +328,7 @@ def _parts(
         columns, about = tuple(of[harvest.uri]), tuple(of_articles[harvest.uri])
         own = [HarvestPart(harvest.uri, path, columns, about, later) for path in harvest.parts]
         if own:
-            found[harvest.uri] = _columns(own)
+            found[harvest.uri] = _columns(own, config.embeddings)
             parts += own
     if not found:
         return [], pairing.CANDIDATE_SCHEMA
@@ -335,7 +343,7 @@ def _parts(
     return parts, schema
 
 
-def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
+def _columns(parts: Sequence[HarvestPart], embeddings: Collection[str] = ()) -> pa.Schema:
     """Return the columns of one harvest's candidates; reject folders that do not fit it."""
     columns = [*pairing.CANDIDATE_SCHEMA, *_extra_columns(parts[0])]
     for uri in parts[0].columns:
@@ -349,7 +357,11 @@ def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
         with folder.filesystem.open_input_file(folder.at(parts[0].name)) as file:
             added = pq.read_schema(file)
         existing = {column.name for column in columns}
-        added = pa.schema(column for column in added if not pairing.is_vector(column.type))
+        added = pa.schema(
+            column
+            for column in added
+            if column.name in embeddings or not pairing.is_vector(column.type)
+        )
         doubled = sorted(set(added.names) & {*existing, *steps.RESERVED_COLUMNS})
         if doubled:
             raise ArtifactError(f"{uri} has columns that already exist: {', '.join(doubled)}")

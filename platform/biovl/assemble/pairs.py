@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from biovl.articles.captions import readable
 from biovl.core import records
 from biovl.core.records import Article, Figure, Span
+from biovl.core.shards import embedding_kind, pack_embedding
 from biovl.models.clip_tokens import clip_token_counts
 
 TextChoice = Literal[
@@ -150,7 +151,7 @@ def pair_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds embeddings, which a corpus does not include."""
+    """Return whether a column of this type holds embeddings."""
     return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
 
 
@@ -260,6 +261,19 @@ def pair_json(row: Mapping[str, Any]) -> bytes:
     names = pair_schema(list(row)).names
     values = {name: row[_MENTIONS if name == "mentions" else name] for name in names}
     return json.dumps(values, ensure_ascii=False).encode()
+
+
+def missing_embedding(vectors: pa.Table, row: int) -> str | None:
+    """Return the reason to drop a pair that lacks an embedding; None if it has all."""
+    return next((f"no {n}" for n in vectors.column_names if not vectors[n][row].is_valid), None)
+
+
+def embedding_files(vectors: pa.Table, row: int) -> dict[str, bytes]:
+    """Return the files of a pair with its embeddings, from columns that have them all."""
+    return {
+        embedding_kind(name): pack_embedding(vectors[name][row].values.to_numpy())
+        for name in vectors.column_names
+    }
 
 
 def _spans(spans: Sequence[Mapping[str, int]]) -> list[Span]:

@@ -5,7 +5,7 @@ Every step writes Parquet or tar files to the draft of the corpus, which the nex
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,26 @@ _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offse
 
 def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Join one part of the figures with its articles and columns, and store the candidates."""
-    found = candidates_of(part, config.text, count_tokens=config.full_text_tokens)
+    found = candidates_of(
+        *(part, config.text, config.embeddings), count_tokens=config.full_text_tokens
+    )
     found = found.append_column(ENDED, Tombstones(part.later).of(found["source_uri"]))
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
 
 
 def candidates_of(
-    part: HarvestPart, text: pairing.TextChoice, *, count_tokens: bool = False
+    part: HarvestPart,
+    text: pairing.TextChoice,
+    embeddings: Collection[str] = (),
+    *,
+    count_tokens: bool = False,
 ) -> pa.Table:
     """Return a part of the figures with its articles and columns, without reading images.
 
     Args:
         part: Part of a harvest.
         text: Source of a pair's text.
+        embeddings: Columns of embeddings to include; others are not read into a corpus.
         count_tokens: Whether to count the tokens of the articles' full texts.
     """
     source = Folder(part.uri)
@@ -99,8 +106,8 @@ def candidates_of(
     found = pairing.candidates(figures, articles, text, *written)
     for added in tables:
         for name in added.column_names:
-            # Embeddings are for clustering: they would dominate the size of a corpus's index.
-            if not pairing.is_vector(added.schema.field(name).type):
+            # Most embeddings are for clustering alone.
+            if name in embeddings or not pairing.is_vector(added.schema.field(name).type):
                 found = found.append_column(added.schema.field(name), added[name])
     return found
 
@@ -239,6 +246,8 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Write one part's selected pairs to a run: a tar like the shards, and its offsets."""
     folder = Draft(config.out).folder
     about = _read(folder, _candidates(number))
+    vectors = about.select(config.embeddings)
+    about = about.drop_columns(config.embeddings)
     selected = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
     entries: list[dict[str, Any]] = []
     with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
@@ -249,8 +258,9 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
                 short_side_px=config.image.short_side_px,
                 jpeg_quality=config.image.jpeg_quality,
             )
-            entry = {"row": row, "offset": None, "size": None, "defect": encoded.defect}
-            if encoded.defect is None:
+            defect = encoded.defect or pairing.missing_embedding(vectors, row)
+            entry = {"row": row, "offset": None, "size": None, "defect": defect}
+            if defect is None:
                 (texts,) = about.slice(row, 1).to_pylist()
                 place = run.add(
                     texts["figure_id"],
@@ -258,6 +268,7 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
                         encoded.suffix: encoded.data,
                         "txt": texts["text"].encode(),
                         "json": pairing.pair_json(texts),
+                        **pairing.embedding_files(vectors, row),
                     },
                 )
                 entry |= {"offset": place.offset, "size": place.size}
@@ -353,8 +364,10 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
     for number in range(parts):
         here = places.slice(ends[number], ends[number + 1] - ends[number])
-        about = _read(folder, _candidates(number)).take(here["row"])
-        about = about.drop_columns([n for n in _NOT_IN_INDEX if n in about.column_names])
+        about = _read(folder, _candidates(number))
+        omitted = [*_NOT_IN_INDEX, *config.embeddings]
+        about = about.drop_columns([n for n in omitted if n in about.column_names])
+        about = about.take(here["row"])
         about = about.add_column(0, "pair_id", about["figure_id"])
         for name in ("split", "shard", "offset", "size"):
             about = about.append_column(name, here[name])

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
+import numpy as np
+
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
@@ -101,6 +103,34 @@ class ShardWriter:
     def _write(self, data: bytes) -> None:
         self._stream.write(data)
         self._offset += len(data)
+
+
+def embedding_kind(column: str) -> str:
+    """Return the extension of a pair's file with an embedding; loaders know ``.npy``."""
+    return f"{column}.npy"
+
+
+def pack_embedding(values_D: np.ndarray) -> bytes:
+    """Return an embedding as the content of a pair's file, in NumPy's format."""
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, values_D, (1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+def parse_embedding(data: bytes) -> np.ndarray:
+    """Return an embedding from the content of its file. Shape [D].
+
+    Raises:
+        ValueError: If it is no vector of floats in NumPy's format.
+    """
+    try:
+        values: np.ndarray = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    # A damaged header is parsed as Python.
+    except (ValueError, EOFError, SyntaxError) as error:
+        raise ValueError(f"not in NumPy's format: {error}") from error
+    if values.ndim != 1 or values.dtype.kind != "f":
+        raise ValueError(f"expected a vector of floats, got {values.dtype} {list(values.shape)}")
+    return values
 
 
 def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Shapes: B pairs on this worker, H height, W width, T tokens of all captions end to end.
+# Shapes: B pairs on this worker, H height, W width, T tokens of all captions end to end, E
+# embedding of a teacher.
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,23 @@ class Batch:
     lengths_B: Tensor
     """Tokens of each caption, at least 1. int32, on the host."""
 
+    teacher_B2E: Tensor | None = None
+    """Embeddings of each image and of its text by a teacher; None without distillation. float16,
+    shape [B, 2, E]."""
+
     @classmethod
-    def of(cls, pixels_BHWC: np.ndarray, captions: list[np.ndarray]) -> "Batch":
+    def of(
+        cls,
+        pixels_BHWC: np.ndarray,
+        captions: list[np.ndarray],
+        teacher_B2E: np.ndarray | None = None,
+    ) -> "Batch":
         """Return a batch from an image array and one token array per caption."""
         return cls(
             torch.from_numpy(pixels_BHWC),
             torch.from_numpy(np.concatenate(captions).astype(np.int32)),
             torch.tensor([len(tokens) for tokens in captions], dtype=torch.int32),
+            None if teacher_B2E is None else torch.from_numpy(teacher_B2E),
         )
 
     def __len__(self) -> int:
@@ -44,6 +55,7 @@ class Batch:
             self.pixels_BHWC.to(device, non_blocking=True),
             self.tokens_T.to(device, non_blocking=True),
             self.lengths_B,
+            None if self.teacher_B2E is None else self.teacher_B2E.to(device, non_blocking=True),
         )
 
     def pinned(self) -> "Batch":
@@ -51,14 +63,22 @@ class Batch:
 
         What is in pinned memory already is not copied.
         """
-        return Batch(self.pixels_BHWC.pin_memory(), self.tokens_T.pin_memory(), self.lengths_B)
+        return Batch(
+            self.pixels_BHWC.pin_memory(),
+            self.tokens_T.pin_memory(),
+            self.lengths_B,
+            None if self.teacher_B2E is None else self.teacher_B2E.pin_memory(),
+        )
 
     def split(self, pairs: int) -> list["Batch"]:
         """Return the batch as consecutive parts of at most ``pairs`` pairs."""
         lengths = self.lengths_B.split(pairs)
         tokens = self.tokens_T.split([int(piece.sum()) for piece in lengths])
         pixels = self.pixels_BHWC.split(pairs)
-        return [Batch(*piece) for piece in zip(pixels, tokens, lengths, strict=True)]
+        teacher = (
+            [None] * len(lengths) if self.teacher_B2E is None else self.teacher_B2E.split(pairs)
+        )
+        return [Batch(*piece) for piece in zip(pixels, tokens, lengths, teacher, strict=True)]
 
 
 class Copier:
@@ -86,6 +106,7 @@ class Copier:
             return
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
-        for values in (batch.pixels_BHWC, batch.tokens_T):
+        for values in (batch.pixels_BHWC, batch.tokens_T, batch.teacher_B2E):
             # Its memory is not reused for another copy before the computation has used it.
-            values.record_stream(computing)
+            if values is not None:
+                values.record_stream(computing)

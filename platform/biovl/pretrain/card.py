@@ -231,6 +231,12 @@ def _training(
     batches = [f"{config.batch.pairs:,} pairs"]
     batches += [f"{n:,} from epoch {e + 1}" for e, n in sorted(config.batch.later.items())]
     loss = {"infonce": "symmetric InfoNCE (CLIP)", "siglip": "sigmoid (SigLIP)"}[config.step.loss]
+    distill = config.step.distill
+    if distill.weight:
+        loss += (
+            f", {distill.weight:.0%} of it towards a teacher (`{distill.image}`, "
+            f"`{distill.text}`, temperature {distill.temperature:g})"
+        )
     optim = config.optim
     facts = [
         ["start", began or "random weights"],

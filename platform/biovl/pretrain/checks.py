@@ -6,7 +6,7 @@ from typing import Any
 from biovl.benchmark import direct
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
-from biovl.pretrain.mixture import Mixture
+from biovl.pretrain.mixture import Mixture, find_teacher
 from biovl.pretrain.models import check_weights
 from biovl.pretrain.resolution import check_resolution
 from biovl.pretrain.schedule import Plan
@@ -32,6 +32,7 @@ def check_run(config: PretrainConfig, mixture: Mixture, *, image_px: int) -> Pla
     direct.open_tasks(config.validation.tasks, TASKS)
     assembled = {part.uri: part.manifest.config for part in mixture.parts}
     check_settings(config, assembled, image_px=image_px)
+    find_teacher(config.step.distill, config.corpora)
     return plan
 
 

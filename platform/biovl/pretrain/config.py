@@ -257,12 +257,40 @@ class BatchConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillConfig:
+    """Distillation from a teacher whose embeddings of the pairs are stored in the corpus."""
+
+    weight: float = 0.0
+    """Share w of the teacher in the loss, in [0, 1]: (1 - w) * InfoNCE + w * the cross-entropy
+    between its and the student's similarities in the batch, both ways. 0: no distillation."""
+
+    temperature: float = 0.01
+    """Temperature of the teacher's similarities: 1 / exp(its ``logit_scale``). Most released CLIP
+    models have 0.01."""
+
+    image: str = "clip_image"
+    """Column of the teacher's embeddings of images, of ``embeddings`` of assemble."""
+
+    text: str = "clip_text"
+    """Column of the teacher's embeddings of texts."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight must be in [0, 1], got {self.weight}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """Computation of a step. Only ``loss`` changes the results, apart from rounding."""
+    """Computation of a step. Only ``loss`` and ``distill`` change more than the rounding."""
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
     of every image-text pair."""
+
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    """Distillation from a teacher; needs ``loss=infonce``."""
 
     loss_tile: int = 1_024
     """Texts per block of the similarity matrix: a worker holds the similarities of its images to
@@ -293,6 +321,12 @@ class StepConfig:
     gradients: Literal["fp32", "bf16"] = "fp32"
     """Precision in which workers exchange the gradients of both towers. ``bf16`` halves the traffic
     on slow networks; gradients are then rounded to 8 significant bits."""
+
+    def __post_init__(self) -> None:
+        if self.distill.weight and self.loss != "infonce":
+            raise ValueError(
+                f"distill.weight={self.distill.weight:g} needs loss=infonce, got {self.loss}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

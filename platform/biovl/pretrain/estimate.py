@@ -227,6 +227,7 @@ class _Computed:
             compute=self._config.step.text,
             autocast=autocast,
             checkpointed=self._config.step.checkpoint_activations,
+            distilled=self._config.step.distill.weight > 0,
         )
 
     def largest_micro_batch(

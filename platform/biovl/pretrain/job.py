@@ -38,6 +38,7 @@ from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
     describe_mixture,
+    find_teacher,
     inputs_of,
     read_mixture,
     read_training,
@@ -369,6 +370,7 @@ def _fit(
         image_px=built.image_size,
         data=config.data,
         tokenizer=built.tokenizer,
+        teacher=find_teacher(config.step.distill, config.corpora),
     )
     returned = ray_train.fit(
         _work,

@@ -214,6 +214,7 @@ class Trainer:
                 tile=step.loss_tile,
                 autocast=lambda: autocast(step.precision, self.device),
                 seed=(self._config.seed, self.steps_done, self._workers.rank),
+                distill=step.distill,
                 observe=partial(self.ranks.observe, self.steps_done + 1),
             )
         except torch.OutOfMemoryError as error:

@@ -52,43 +52,73 @@ class Contrast:
     """Gradient with respect to the bias, likewise; 0 for losses without a bias."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Teacher:
+    """Embeddings of the same pairs by another model, whose similarities the student learns."""
+
+    image_bE: Tensor
+    """This worker's images, unit rows. The dimension E may differ from the student's. [b, E]."""
+
+    text_NE: Tensor
+    """The texts of all workers, unit rows, in order. [N, E]."""
+
+    temperature: float
+    """Temperature of the teacher's similarities, 1 / exp(its ``logit_scale``)."""
+
+    weight: float
+    """Share w of the teacher's distributions in the targets, in (0, 1]."""
+
+
 def info_nce(
     image_bD: Tensor,
     text_ND: Tensor,
     scale: Tensor,
     bias: Tensor | None = None,
     *,
+    teacher: Teacher | None = None,
     workers: Workers | None = None,
     tile: int = 1_024,
 ) -> Contrast:
     """Return symmetric InfoNCE over the pairs of all workers, and its gradients.
+
+    With a teacher of similarities U, and p and q its softmax over rows and columns, the targets are
+    the mean of the pairs and of its distributions:
+
+        L = (1 - w) * InfoNCE - w/2N  sum_ij [ p_ij log P_ij + q_ij log Q_ij ]
+
+        dL/dS = (P + Q - (1 - w) * 2 * identity - w * (p + q)) / 2N
+
+    The second term is the cross-entropy: the divergence KL(p || P) + KL(q || Q) of distillation
+    plus the entropy of the teacher, which has no gradient. So a model that cannot distinguish pairs
+    has the loss ln N for every w. Tiles of U are computed twice, like those of S.
 
     Args:
         image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.
         text_ND: The texts of all workers, unit rows, in order.
         scale: The factor on similarities, exp(``logit_scale``) = 1 / temperature. Shape [].
         bias: Ignored: softmax is invariant to it.
+        teacher: Distillation from its embeddings; None: InfoNCE.
         workers: The process group; None for a single worker.
         tile: Texts whose similarities are in memory at a time.
 
     Raises:
         ValueError: If the rows are not this worker's share of the batch.
+
+    Source:
+        Distillation: MobileCLIP, arXiv:2311.17049, section 3 (a teacher whose embeddings are stored
+        with the data); CLIP-KD, arXiv:2307.12732 (contrastive relational distillation).
     """
     workers = workers or Workers()
     first = _first_row(image_bD, text_ND, workers)
     total, own = len(text_ND), len(image_bD)
     with full_precision():
         scaled_bD = scale * image_bD
-        row_b = image_bD.new_full((own,), -math.inf)
-        column_N = image_bD.new_empty(total)
         matched_b = (scaled_bD * text_ND[first : first + own]).sum(1)
-        for columns in _tiles(total, tile):
-            similarity_bt = scaled_bD @ text_ND[columns].T
-            column_N[columns] = similarity_bt.logsumexp(0)
-            row_b = torch.logaddexp(row_b, similarity_bt.logsumexp(1))
-        column_N = _log_sum_exp_over_workers(column_N, workers)
+        row_b, column_N = _log_sums(scaled_bD, text_ND, workers, tile)
+        hard = 2.0 if teacher is None else 2 * (1 - teacher.weight)
+        soft = None if teacher is None else _SoftTargets(teacher, workers, tile)
 
-        loss = (row_b + column_N[first : first + own] - 2 * matched_b).sum() / (2 * total)
+        loss = (row_b + column_N[first : first + own] - hard * matched_b).sum() / (2 * total)
         image_grad_bD = torch.zeros_like(image_bD)
         text_grad_ND = torch.empty_like(text_ND)
         scale_grad = torch.zeros_like(scale)
@@ -97,7 +127,12 @@ def info_nce(
             # In place, so that at most three blocks of b x tile exist.
             weight_bt = (similarity_bt - row_b[:, None]).exp_()
             weight_bt += (similarity_bt - column_N[columns]).exp_()
-            _on_diagonal(weight_bt, columns, first).sub_(2)
+            _on_diagonal(weight_bt, columns, first).sub_(hard)
+            if soft is not None:
+                target_bt = soft.block(columns)
+                weight_bt -= target_bt
+                loss -= target_bt.mul_(similarity_bt).sum() / (2 * total)
+                del target_bt
             image_grad_bD.addmm_(weight_bt, text_ND[columns])
             torch.mm(weight_bt.T, image_bD, out=text_grad_ND[columns])
             scale_grad += (weight_bt.mul_(similarity_bt)).sum() / scale
@@ -174,6 +209,35 @@ def sigmoid(
 Loss = Callable[..., Contrast]
 
 LOSSES: dict[str, Loss] = {"infonce": info_nce, "siglip": sigmoid}
+
+
+class _SoftTargets:
+    """The targets w * (p + q) of a teacher, tile by tile."""
+
+    def __init__(self, teacher: Teacher, workers: Workers, tile: int) -> None:
+        self._weight, self._text_NE = teacher.weight, teacher.text_NE
+        self._scaled_bE = teacher.image_bE / teacher.temperature
+        self._row_b, self._column_N = _log_sums(self._scaled_bE, self._text_NE, workers, tile)
+
+    def block(self, columns: slice) -> Tensor:
+        """Return the targets of some texts. [b, t]."""
+        similarity_bt = self._scaled_bE @ self._text_NE[columns].T
+        target_bt = (similarity_bt - self._row_b[:, None]).exp_()
+        target_bt += similarity_bt.sub_(self._column_N[columns]).exp_()
+        return target_bt.mul_(self._weight)
+
+
+def _log_sums(
+    scaled_bD: Tensor, text_ND: Tensor, workers: Workers, tile: int
+) -> tuple[Tensor, Tensor]:
+    """Return the logsumexps of this worker's rows, and of all columns. [b] and [N]."""
+    row_b = scaled_bD.new_full((len(scaled_bD),), -math.inf)
+    column_N = scaled_bD.new_empty(len(text_ND))
+    for columns in _tiles(len(text_ND), tile):
+        similarity_bt = scaled_bD @ text_ND[columns].T
+        column_N[columns] = similarity_bt.logsumexp(0)
+        row_b = torch.logaddexp(row_b, similarity_bt.logsumexp(1))
+    return row_b, _log_sum_exp_over_workers(column_N, workers)
 
 
 def _first_row(image_bD: Tensor, text_ND: Tensor, workers: Workers) -> int:

@@ -146,6 +146,7 @@ def memory(
     compute: TextCompute,
     autocast: bool,
     checkpointed: bool,
+    distilled: bool = False,
 ) -> Memory:
     """Return the peak memory of a worker in a step.
 
@@ -159,6 +160,8 @@ def memory(
         compute: The text tower's mode of handling padding.
         autocast: Whether matrix products run in bfloat16.
         checkpointed: Whether activations are checkpointed.
+        distilled: Whether the loss distills a teacher; its embeddings are assumed to have the
+            model's dimension.
     """
     towers = info.activations(compute, autocast, checkpointed)
     pairs = min(micro_batch, local)
@@ -172,6 +175,8 @@ def memory(
         # Micro-batches go backward through one tower at a time.
         kept, working = max(image, text, key=sum)
     loss = loss_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
+    if distilled:
+        loss += distill_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
     if local < batch:
         loss += exchange_bytes(batch=batch, embed_dim=info.embed_dim)
     return Memory(
@@ -203,6 +208,18 @@ def loss_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
     """
     tile = min(tile, batch)
     return 8 * batch * embed_dim + 8 * local * embed_dim + 16 * local * tile + 4 * local + 8 * batch
+
+
+def distill_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
+    """Return the memory of a teacher in the tiled loss, in addition to ``loss_bytes``.
+
+    All texts as gathered and as selected, this worker's embeddings in float16 of this step and the
+    next, in float32 and scaled; one tile of similarities, and the sums of rows and columns.
+    """
+    tile = min(tile, batch)
+    texts = (8 if local < batch else 0) * batch * embed_dim
+    own = (2 * 4 + 8 + 8 + 4) * local * embed_dim
+    return texts + own + 4 * local * tile + 4 * local + 8 * batch
 
 
 def _parameters(module: nn.Module) -> int:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from biovl.core.artifacts import Folder, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.core.shards import read_pair
-from biovl.pretrain.config import MixtureConfig, PretrainConfig
+from biovl.core.shards import embedding_kind, parse_embedding, read_pair
+from biovl.pretrain.config import DistillConfig, MixtureConfig, PretrainConfig
 from biovl.pretrain.order import (
     PairLocations,
     epoch_order,
@@ -24,6 +24,7 @@ from biovl.pretrain.order import (
     open_index,
     read_places,
 )
+from biovl.pretrain.pairs import StoredTeacher
 
 SAME_ARTICLE = "article or group in val or test of another corpus"
 SAME_IMAGE = "image in val or test of another corpus"
@@ -242,6 +243,40 @@ def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
     return lines
 
 
+def find_teacher(distill: DistillConfig, corpora: Sequence[str]) -> StoredTeacher | None:
+    """Return the teacher's embeddings in all corpora, as their first pairs store them.
+
+    Returns:
+        None without distillation.
+
+    Raises:
+        ConfigError: If a corpus lacks a column of ``step.distill``, or dimensions differ.
+    """
+    if not distill.weight:
+        return None
+    dims: dict[str, int] = {}
+    for uri in corpora:
+        files = _first_pair(uri)
+        for column in (distill.image, distill.text):
+            data = files.get(embedding_kind(column))
+            if data is None:
+                raise ConfigError(
+                    f"step.distill: {uri} stores no embeddings {column}. Compute them (biovl "
+                    "annotate clip --set table=FIGURES --set weights=TEACHER, and again with "
+                    "--set annotator.of=text), and store them: biovl assemble … --set "
+                    f'\'columns=["DIR", …]\' --set \'embeddings=["{distill.image}", '
+                    f'"{distill.text}"]\''
+                )
+            try:
+                dims[f"{column} of {uri}"] = len(parse_embedding(data))
+            except ValueError as error:
+                raise ArtifactError(f"{uri}: {column} of its first pair is {error}") from error
+    if len(set(dims.values())) > 1:
+        found = ", ".join(f"{dim} in {where}" for where, dim in dims.items())
+        raise ConfigError(f"step.distill: dimensions of embeddings differ: {found}")
+    return StoredTeacher((distill.image, distill.text), next(iter(dims.values())))
+
+
 def merged_stats(parts: Sequence[CorpusShare]) -> dict[str, Any]:
     """Return the entries of ``stats.json`` that the model card reads, of all corpora together.
 
@@ -317,15 +352,19 @@ def _held_out(uri: str) -> pa.Table:
 
 def _stored_texts(uri: str) -> set[str]:
     """Return the texts that the first pair of a corpus stores."""
+    about = json.loads(_first_pair(uri).get("json", b"{}"))
+    if not isinstance(about, dict):
+        raise ArtifactError(f"{uri}: the record of its first pair is no JSON object")
+    return {"text", *about}
+
+
+def _first_pair(uri: str) -> dict[str, bytes]:
+    """Return the files of the first pair of train."""
     index = open_index(uri, "shard", "offset", "size")
     (first,) = index.head(
         1, columns=["shard", "offset", "size"], filter=pc.field("split") == "train"
     ).to_pylist()
-    files = read_pair(f"{uri.rstrip('/')}/{first['shard']}", first["offset"], first["size"])
-    about = json.loads(files.get("json", b"{}"))
-    if not isinstance(about, dict):
-        raise ArtifactError(f"{uri}/{first['shard']}: the record of a pair is no JSON object")
-    return {"text", *about}
+    return read_pair(f"{uri.rstrip('/')}/{first['shard']}", first["offset"], first["size"])
 
 
 def _summed(tables: Sequence[Sequence[dict[str, Any]]], *keys: str) -> list[dict[str, Any]]:

@@ -14,13 +14,14 @@ import numpy as np
 from PIL import Image
 
 from biovl.core.errors import ArtifactError
+from biovl.core.shards import embedding_kind, parse_embedding
 from biovl.images.decode import decode_rgb
 from biovl.images.transforms import random_resized_crop, resize_center_crop
 from biovl.pretrain.config import TEXT_FIELDS, DataConfig
 from biovl.pretrain.order import PAIR, REPLACEMENT, PairLocations, generator
 from biovl.pretrain.stored import Unreadable, read_stored
 
-# Shapes: B pairs of a call, H height, W width.
+# Shapes: B pairs of a call, H height, W width, E embedding of a teacher.
 
 ATTEMPTS = 16
 """Candidates that are tried to replace one unreadable pair."""
@@ -32,6 +33,17 @@ class Encodes(Protocol):
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text."""
         ...
+
+
+@dataclass(frozen=True)
+class StoredTeacher:
+    """Embeddings of a teacher that every pair of a run stores."""
+
+    columns: tuple[str, str]
+    """Column of images and of texts."""
+
+    dim: int
+    """Dimension of both, E."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +60,16 @@ class Loaded:
     """Number of unreadable pairs that were replaced, or skipped in a validation, by shard and
     reason: ``train/00003.tar: image does not decode``."""
 
+    teacher_B2E: np.ndarray | None = None
+    """Embeddings of each image and of its text by a teacher; None without one. float16, shape
+    [B, 2, E]."""
+
 
 @dataclass(frozen=True)
 class _Drawn:
     pixels: np.ndarray
     text: str
+    teacher_2E: np.ndarray | None = None
 
 
 def load_pairs(
@@ -64,6 +81,7 @@ def load_pairs(
     image_px: int,
     data: DataConfig,
     tokenizer: Encodes,
+    teacher: StoredTeacher | None = None,
     batch_draws: np.ndarray | None = None,
 ) -> Loaded:
     """Return augmented pairs of an epoch, in the order of ``draws``.
@@ -76,6 +94,7 @@ def load_pairs(
         image_px: Input side of the image tower, in pixels.
         data: Texts, crops, and the policy for unreadable pairs.
         tokenizer: Tokenizer of the model.
+        teacher: Embeddings to load as well. A pair that lacks one is unreadable.
         batch_draws: The draws of all workers in this step: none of their pairs is used as a
             replacement.
 
@@ -91,7 +110,10 @@ def load_pairs(
             return image
         pixels = random_resized_crop(image, image_px, data.crop_scale, data.crop_ratio, rng)
         text = _text(row, files, data.text, rng)
-        return text if isinstance(text, Unreadable) else _Drawn(pixels, text)
+        if isinstance(text, Unreadable):
+            return text
+        given = None if teacher is None else _teacher_of(row, files, teacher)
+        return given if isinstance(given, Unreadable) else _Drawn(pixels, text, given)
 
     loaded = _read(places, draws, draw)
     taken = set(((draws if batch_draws is None else batch_draws) % len(places)).tolist())
@@ -152,7 +174,13 @@ def _loaded(
     pixels_BHWC = np.empty((len(drawn), image_px, image_px, 3), np.uint8)
     for place, pair in enumerate(drawn):
         pixels_BHWC[place] = pair.pixels
-    return Loaded(pixels_BHWC, tokenizer.encode([pair.text for pair in drawn]), dict(replaced))
+    given = [pair.teacher_2E for pair in drawn if pair.teacher_2E is not None]
+    return Loaded(
+        pixels_BHWC,
+        tokenizer.encode([pair.text for pair in drawn]),
+        dict(replaced),
+        np.stack(given) if given else None,
+    )
 
 
 def _replacement(
@@ -239,3 +267,19 @@ def _text(
         mentions = [text for text in listed if isinstance(text, str) and text]
         return mentions[int(among * len(mentions))] if mentions else text
     return chosen if isinstance(chosen, str) and chosen else text
+
+
+def _teacher_of(
+    row: int, files: Mapping[str, bytes], teacher: StoredTeacher
+) -> np.ndarray | Unreadable:
+    """Return the embeddings of a pair by the teacher, float16. Shape [2, E]."""
+    found_2E = np.empty((2, teacher.dim), np.float16)
+    for at, column in enumerate(teacher.columns):
+        data = files.get(embedding_kind(column))
+        if data is None:
+            return Unreadable(row, f"no {column}")
+        try:
+            found_2E[at] = parse_embedding(data)
+        except ValueError as error:
+            return Unreadable(row, f"{column} is no embedding of {teacher.dim}", str(error))
+    return found_2E

@@ -16,7 +16,8 @@ from biovl.pretrain.pairs import Loaded
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import share
 
-# Shapes: N pairs of all workers in a step, B pairs on this worker, T tokens of all captions.
+# Shapes: N pairs of all workers in a step, B pairs on this worker, T tokens of all captions, E
+# embedding of a teacher.
 
 PIECE_PAIRS = 128
 """The most pairs per task: half a second of one CPU, 19 MB at 224 px."""
@@ -92,6 +93,7 @@ def pack_piece(number: int, loaded: Loaded | str) -> pa.Table:
     )
     lengths = np.array([len(ids) for ids in tokens], np.int32)
     ids = np.concatenate([np.empty(0, np.int32), *tokens])
+    teacher = None if isinstance(loaded, str) else loaded.teacher_B2E
     return pa.table(
         {
             "piece": pa.array([number], pa.int64()),
@@ -100,8 +102,18 @@ def pack_piece(number: int, loaded: Loaded | str) -> pa.Table:
             "lengths": pa.array([lengths], pa.list_(pa.int32())),
             "replaced": pa.array([json.dumps(replaced)], pa.string()),
             "error": pa.array([error], pa.string()),
+            **({} if teacher is None else _packed_teacher(teacher)),
         }
     )
+
+
+def _packed_teacher(teacher_B2E: np.ndarray) -> dict[str, pa.Array]:
+    flat = pa.array(teacher_B2E.reshape(-1))
+    ends = pa.array([0, len(flat)], pa.int64())
+    return {
+        "teacher": pa.LargeListArray.from_arrays(ends, flat),
+        "teacher_dim": pa.array([teacher_B2E.shape[2]], pa.int64()),
+    }
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,7 @@ def join_pieces(pieces: Sequence[pa.Table], image_px: int, *, pinned: bool = Fal
         torch.empty((len(lengths), image_px, image_px, 3), dtype=torch.uint8, pin_memory=pinned),
         torch.empty(sum(map(len, tokens)), dtype=torch.int32, pin_memory=pinned),
         torch.from_numpy(lengths),
+        _joined_teacher(pieces, pinned),
     )
     # The only copy: memory of the object store is read-only.
     np.concatenate([_pixels(piece) for piece in pieces], out=batch.pixels_BHWC.numpy().reshape(-1))
@@ -142,6 +155,18 @@ def join_pieces(pieces: Sequence[pa.Table], image_px: int, *, pinned: bool = Fal
     for piece in pieces:
         replaced.update(json.loads(piece["replaced"][0].as_py()))
     return JoinedBatch(batch, dict(replaced))
+
+
+def _joined_teacher(pieces: Sequence[pa.Table], pinned: bool) -> torch.Tensor | None:
+    """Return the teacher's embeddings; None without any. float16, shape [B, 2, E]."""
+    given = [piece for piece in pieces if "teacher" in piece.column_names]
+    if not given:
+        return None
+    dim = given[0]["teacher_dim"][0].as_py()
+    parts = [_values(piece, "teacher").reshape(-1, 2, dim) for piece in given]
+    joined_B2E = torch.empty((sum(map(len, parts)), 2, dim), dtype=torch.float16, pin_memory=pinned)
+    np.concatenate(parts, out=joined_B2E.numpy())
+    return joined_B2E
 
 
 def _values(piece: pa.Table, name: str) -> np.ndarray:

@@ -21,15 +21,17 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from biovl.pretrain.batches import Batch
-from biovl.pretrain.losses import Loss
+from biovl.pretrain.config import DistillConfig
+from biovl.pretrain.losses import Loss, Teacher
 from biovl.runtime.workers import Workers
 
-# Shapes: b pairs on this worker, N pairs on all workers, D embedding.
+# Shapes: b pairs on this worker, N pairs on all workers, D embedding, E that of a teacher.
 
 MAX_LOGIT_SCALE = math.log(100)
 """Maximum of ``logit_scale``, ln 100: larger values made training unstable (Radford et al. 2021,
@@ -94,6 +96,7 @@ def gradients(
     tile: int = 1_024,
     autocast: Autocast = contextlib.nullcontext,
     seed: tuple[int, ...] = (0,),
+    distill: DistillConfig | None = None,
     observe: Callable[[Tensor, Tensor], None] = lambda image_bD, text_bD: None,
 ) -> Tensor:
     """Add the gradient of the loss over the pairs of all workers to every parameter's ``grad``.
@@ -108,6 +111,8 @@ def gradients(
         tile: Texts whose similarities are in memory at a time.
         autocast: Autocast context of the towers; the loss is always in full precision.
         seed: Seed of dropout, combined with the worker and the micro-batch.
+        distill: Distillation from the teacher's embeddings in the batch; None, or a weight of 0:
+            none. It needs ``info_nce``.
         observe: Called with the features of this worker's images and texts, [b, D] each.
 
     Returns:
@@ -117,12 +122,16 @@ def gradients(
     texts = _Pass(towers.text, [(p.tokens_T, p.lengths_B) for p in pieces], autocast, (*seed, 0))
     images = _Pass(towers.image, [(p.pixels_BHWC,) for p in pieces], autocast, (*seed, 1))
 
+    make_teacher = _gather_teacher(batch, total, distill, workers, towers.logit_scale.dtype)
     text_bD = texts.forward()
     gathered = workers.gather(text_bD, total)
     image_bD = images.forward()
     scale = towers.logit_scale.detach().exp()
     bias = None if towers.logit_bias is None else towers.logit_bias.detach()
-    result = loss(image_bD, gathered(), scale.reshape(()), bias, workers=workers, tile=tile)
+    teacher = {} if make_teacher is None else {"teacher": make_teacher()}
+    result = loss(
+        *(image_bD, gathered(), scale.reshape(()), bias), **teacher, workers=workers, tile=tile
+    )
     text_grad = workers.reduce_scatter(result.text_ND)
     observe(image_bD, text_bD)
 
@@ -134,6 +143,28 @@ def gradients(
     if towers.logit_bias is not None:
         _add_grad(towers.logit_bias, shared[1])
     return result.loss
+
+
+def _gather_teacher(
+    batch: Batch,
+    total: int,
+    distill: DistillConfig | None,
+    workers: Workers,
+    dtype: torch.dtype,
+) -> Callable[[], Teacher] | None:
+    """Start to gather the teacher's texts; call the result to wait for them. None: no teacher."""
+    if distill is None or not distill.weight:
+        return None
+    assert batch.teacher_B2E is not None, "the batch has no embeddings of a teacher"
+    # Rounding to float16 changed the lengths.
+    image_bE, text_bE = F.normalize(batch.teacher_B2E.to(dtype), dim=2).unbind(1)
+    gathered = workers.gather(text_bE.contiguous(), total)
+    return lambda: Teacher(
+        image_bE=image_bE,
+        text_NE=gathered(),
+        temperature=distill.temperature,
+        weight=distill.weight,
+    )
 
 
 class _Pass:

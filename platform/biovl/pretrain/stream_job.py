@@ -27,7 +27,7 @@ from biovl.core.errors import ArtifactError
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import DataConfig
 from biovl.pretrain.order import PairLocations
-from biovl.pretrain.pairs import Encodes, load_pairs
+from biovl.pretrain.pairs import Encodes, StoredTeacher, load_pairs
 from biovl.pretrain.pieces import (
     JoinedBatch,
     StepPieces,
@@ -63,6 +63,8 @@ class PairSource:
     """Pickled tokenizer. Unpickling a vocabulary takes longer than transferring it, so each process
     caches it."""
 
+    teacher: StoredTeacher | None = None
+
     @classmethod
     def put(
         cls,
@@ -72,9 +74,10 @@ class PairSource:
         image_px: int,
         data: DataConfig,
         tokenizer: Encodes,
+        teacher: StoredTeacher | None = None,
     ) -> "ray.ObjectRef[PairSource]":
         """Put the source into the object store, one copy per node, and return its reference."""
-        return ray.put(cls(places, seed, image_px, data, pickle.dumps(tokenizer)))
+        return ray.put(cls(places, seed, image_px, data, pickle.dumps(tokenizer), teacher))
 
 
 class Stream(Iterator[Batch]):
@@ -318,6 +321,7 @@ def _load(
             image_px=known.image_px,
             data=known.data,
             tokenizer=_unpickled(known.tokenizer),
+            teacher=known.teacher,
             batch_draws=step.batch_draws_N,
         )
     except ArtifactError as error:

@@ -72,7 +72,6 @@ class ClipText:
     """Annotator that embeds texts as unit vectors by a two-tower model."""
 
     counted = ()
-    """Resize an image to fit a white square of ``size_px``, bicubic with antialiasing."""
 
     def __init__(self, config: Config, preparation: Preparation) -> None:
         self._config, self._tokenizer = config, preparation.tokenizer
@@ -102,7 +101,6 @@ class _Images:
     encoder: Encoder
 
     def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        """Name of the main column."""
         return {self.name: self.encoder.embed_pixels(prepared)}
 
 
