@@ -88,9 +88,10 @@ def info_nce(
 
         dL/dS = (P + Q - (1 - w) * 2 * identity - w * (p + q)) / 2N
 
-    The second term is the cross-entropy: the divergence KL(p || P) + KL(q || Q) of distillation
-    plus the entropy of the teacher, which has no gradient. So a model that cannot distinguish pairs
-    has the loss ln N for every w. Tiles of U are computed twice, like those of S.
+    The second term is the cross-entropy, as in open_clip: the divergences KL(p_i || P_i) and
+    KL(q_j || Q_j) of distillation plus the entropy of the teacher, which has no gradient. So a
+    model that cannot distinguish pairs has the loss ln N for every w. Tiles of U are computed
+    twice, like those of S.
 
     Args:
         image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.
