@@ -30,7 +30,15 @@ from biovl.runtime.checkpoints import Checkpoints
 _SHOWN = 3
 """Number of names in messages."""
 
-_OTHER_LOSSES = ("corpus", "mixture.", "data.", "batch.", "step.loss", "optim.warmup_steps")
+_OTHER_LOSSES = (
+    "corpus",
+    "mixture.",
+    "data.",
+    "batch.",
+    "step.loss",
+    "step.distill.",
+    "optim.warmup_steps",
+)
 """Settings that change the level of the loss, which ``guard`` compares with earlier steps."""
 
 
