@@ -39,7 +39,9 @@ def test_every_flag_of_open_clip_is_in_the_table_once() -> None:
 
 
 def test_the_settings_of_the_table_exist() -> None:
-    known = {".".join(path) for path in configs.defaults(PretrainConfig)}
+    paths = list(configs.defaults(PretrainConfig))
+    # Settings, and the sections that hold them.
+    known = {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
     known |= {f"model.{name}" for (name,) in configs.defaults(open_clip.Config)}
     known |= {"batch.pairs"}
     named = {
