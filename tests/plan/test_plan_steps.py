@@ -20,7 +20,7 @@ from biovl.plan.sensitivity import mid, spread, swings, total
 from biovl.plan.steps import Planner, harvest_source
 from biovl.plan.tables import assumptions, prices
 from biovl.pretrain import config as pretrain_config
-from biovl.pretrain import memory
+from biovl.pretrain import memory, rates
 from biovl.pretrain.config import DataConfig, PretrainConfig, SaveConfig
 from biovl.pretrain.estimate import estimate
 from biovl.pretrain.hardware import A100_40
@@ -147,6 +147,17 @@ def test_plans_train_as_fast_as_a_dry_run_says() -> None:
         told = estimate(own, info, lengths(118, 2_000_000), accelerators=[A100_40]).forecasts[0]
         assert run.forecast.pairs_per_s == pytest.approx(told.pairs_per_s, rel=0.01)
         assert run.micro_batch == pytest.approx(told.micro_batch, rel=0.02)
+
+
+def test_pairs_take_the_cpus_that_a_dry_run_says() -> None:
+    found = assumptions()
+    assert found["prepare_pair_ms"].mid == pytest.approx(rates.pair_ms(288))
+    assert found["prepare_pair_ms"].high == pytest.approx(rates.pair_ms(None))
+    assert found["vcpu_speed"].mid == rates.data_rates().vcpu_speed
+    run = planner(plan(assume={"vcpu_speed": 0.6, "prepare_pair_ms": 3.9})).training()
+    hours = cost(plan(assume={"vcpu_speed": 0.6, "prepare_pair_ms": 3.9}), "pretrain").cpu_hours
+    at_once = rates.vcpus(run.pairs / run.hours / 3600, 3.9)
+    assert hours == pytest.approx(at_once * run.hours)
 
 
 def test_presets_rent_what_the_cluster_orders() -> None:

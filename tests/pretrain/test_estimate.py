@@ -9,6 +9,7 @@ from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain import config as pretrain_config
+from biovl.pretrain import rates
 from biovl.pretrain.activations import Activations, TowerActivations
 from biovl.pretrain.config import BatchConfig, PretrainConfig, PretrainWorkers, StepConfig
 from biovl.pretrain.dry_run import render
@@ -23,12 +24,10 @@ from biovl.pretrain.models import describe as described
 def kept(compute: str, autocast: bool, recomputed: bool) -> TowerActivations:
     """60 MB an image and 10 MB a token, of 10 blocks, a tenth of it where it is recomputed."""
     times = (1 if autocast else 2) / (10 if recomputed else 1)
-    block = 0.1 if autocast else 0.2
+    working = (0.1 if autocast else 0.2) * (0.3 + recomputed)
     return TowerActivations(
-        image=Activations(
-            each=60e6 * times, weights=2e9, block=60e6 * block, recomputed=recomputed
-        ),
-        text=Activations(each=10e6 * times, weights=1e9, block=10e6 * block, recomputed=recomputed),
+        image=Activations(each=60e6 * times, weights=2e9, working=60e6 * working),
+        text=Activations(each=10e6 * times, weights=1e9, working=10e6 * working),
     )
 
 
@@ -78,7 +77,7 @@ def test_what_is_recomputed_is_a_fourth_pass() -> None:
 
 def test_time_is_work_over_the_share_of_the_peak_that_is_expected() -> None:
     # 2,000 pairs of 37.5 GFLOP on 2 GPUs that do 50 of 100 TFLOP/s: 0.75 s, 2,667 pairs/s.
-    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    gpu = Accelerator("test", 100, 50, 80, shares=(0.5, 0.5))
     (found,) = estimate(config(workers=2), INFO, LENGTHS, accelerators=[gpu]).forecasts
     assert found.hours is not None
     assert found.hours * 3600 == pytest.approx(0.75)
@@ -86,7 +85,7 @@ def test_time_is_work_over_the_share_of_the_peak_that_is_expected() -> None:
 
 
 def test_padding_takes_time() -> None:
-    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    gpu = Accelerator("test", 100, 50, 80, shares=(0.5, 0.5))
     padded = config(workers=2, step=StepConfig(text="padded"))
     (found,) = estimate(padded, INFO, LENGTHS, accelerators=[gpu]).forecasts
     assert found.pairs_per_s == pytest.approx(2 * 50e12 / (3 * 14e9))
@@ -94,7 +93,7 @@ def test_padding_takes_time() -> None:
 
 def test_only_epochs_of_batches_that_do_not_fit_are_recomputed() -> None:
     # 10 steps of 100 whole, then 2 of 500 in micro-batches: (3 * 1000 + 4 * 1000) * 12.5 GFLOP.
-    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    gpu = Accelerator("test", 100, 50, 80, shares=(0.5, 0.5))
     run = config(step=StepConfig(micro_batch=100), later={1: 500})
     found = estimate(run, INFO, LENGTHS, accelerators=[gpu]).forecasts[0]
     assert found.hours is not None
@@ -107,6 +106,29 @@ def held_by(**changes):
         "compute": "packed", "autocast": True, "checkpointed": False,
     }  # fmt: skip
     return memory(INFO, **{**asked, **changes})
+
+
+def test_gradients_are_counted_where_they_exist() -> None:
+    """Of one worker while they are computed; of several always, in DDP's buckets."""
+    image, text = 86_000_000 * 4, 110_000_000 * 4
+    rest = 196_000_001 * 12
+    several = held_by(batch=512, local=256)
+    assert several.weights == rest + image + text + 4
+    alone = held_by(batch=256, local=256)
+    assert alone.weights == rest
+    # In micro-batches the images go backward before the texts have gradients.
+    assert held_by(batch=256, local=256, micro_batch=64).weights == rest + image
+
+    # A small step is largest in the update, with all gradients and no activations.
+    def nothing(*_):
+        none = Activations(each=1.0, working=1.0)
+        return TowerActivations(image=none, text=none)
+
+    least = memory(
+        replace(INFO, activations=nothing), batch=2, local=2, micro_batch=2, tokens=1, tile=2,
+        compute="packed", autocast=True, checkpointed=False,
+    )  # fmt: skip
+    assert (least.weights, least.activations) == (rest + image + text + 4, 0)
 
 
 def test_memory_is_the_sum_of_what_a_step_holds() -> None:
@@ -249,7 +271,8 @@ def test_rates_are_those_that_were_published() -> None:
     assert 310 <= rate(for_b16, A100_80) <= 396
     assert 73 <= rate(for_l14, A100_40) <= 105
     for known in NAMED:
-        assert known.expected_utilisation < known.compiled_utilisation < 0.2
+        eager, compiled = (known.utilisation(compiled=on) for on in (False, True))
+        assert eager < compiled < 0.2
     assert rate(for_l14, H100) / rate(for_l14, A100_80) == pytest.approx(935 / 559, rel=0.01)
     eager, compiled = (rate(for_b16, A100_80, compile=on) for on in (False, True))
     assert 1 < compiled / eager < 1.27
@@ -277,6 +300,51 @@ def test_only_a_long_run_is_compiled_by_default() -> None:
     assert long.hours == long.hours_compiled
 
 
+def test_cpus_are_what_a_gpu_takes_by_what_a_pair_takes() -> None:
+    # 1,333 pairs/s of 3.9 ms are 5.2 cores, or 8.67 vCPUs; 12.25 ms are 27.2.
+    gpu = Accelerator("test", 100, 50, 80, "p4d", 12, shares=(0.5, 0.5))
+
+    def told(px: int | None, cpus: float = 1) -> str:
+        run = config(workers=2)
+        run = replace(run, workers=replace(run.workers, cpus=cpus))
+        found = estimate(run, INFO, LENGTHS, accelerators=[gpu], each_ms=rates.pair_ms(px))
+        return render(found)
+
+    assert rates.pair_ms(288) == pytest.approx(3.9)
+    assert rates.pair_ms(None) == rates.pair_ms(5_000) == pytest.approx(12.25)
+    assert rates.pair_ms(288) < rates.pair_ms(448) < rates.pair_ms(None)
+    assert " 8.7 " in told(288)
+    assert "too few" not in told(288)
+    few = told(None)
+    assert " 27.2 " in few
+    assert "too few" in few
+    assert "assemble training" in few
+    # 2 x (27.2 - 11)
+    assert "33 vCPUs" in few
+    # Nodes must be added where images are small already.
+    alone = told(288, cpus=4)
+    assert "assemble training" not in alone
+    assert "workers.data_cpus" in alone
+
+
+def test_the_last_rate_of_a_machine_counts(monkeypatch) -> None:
+    own = {"accelerators": ["H100"], "compile": True, "share": 0.3, "low": 0.29, "high": 0.31,
+           "how": "measured", "source": "one H100"}  # fmt: skip
+    published = rates._tables()
+    monkeypatch.setattr(
+        rates, "_tables", lambda: {**published, "training": [*published["training"], own]}
+    )
+    rates.training_rate.cache_clear()
+    try:
+        assert H100.utilisation(compiled=True) == 0.3
+        assert H100.utilisation(compiled=False) == pytest.approx(0.079)
+        text = render(estimate(config(step=StepConfig(compile=True)), INFO, LENGTHS))
+        assert "H100 compiled: 0.3 of the peak, measured" in text
+    finally:
+        monkeypatch.undo()
+        rates.training_rate.cache_clear()
+
+
 def test_what_the_cluster_orders_is_forecast_first() -> None:
     machines = yaml.safe_load(Path("cluster.yaml").read_text())["available_node_types"]
     ordered = {
@@ -288,6 +356,9 @@ def test_what_the_cluster_orders_is_forecast_first() -> None:
     assert NAMED[0].instance == ordered[first] == "p4d"
     trains = {n for n in machines if n.startswith(("a100", "h100"))}
     assert {ordered[name] for name in trains} <= {each.instance for each in NAMED}
+    for name in trains:
+        (each,) = (a for a in NAMED if a.instance == ordered[name])
+        assert machines[name]["resources"]["CPU"] == 8 * each.vcpus
 
 
 def test_a_batch_of_long_captions_at_64k_gets_a_micro_batch_that_fits() -> None:

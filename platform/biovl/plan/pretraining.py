@@ -20,9 +20,6 @@ from biovl.pretrain.flops import TRAINING_PER_FORWARD
 from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, describe
 
-SHARED_EXPECTATION = hardware.A100_EAGER
-"""Expected utilisation of GPUs for which ``pretrain.hardware`` has no estimate."""
-
 _BATCHES = 4
 """Number of batches in the estimate; more make no difference, as captions are evenly spaced
 quantiles."""
@@ -123,7 +120,7 @@ def accelerator_named(name: str) -> Accelerator:
 def cores(vcpus: int, gflops: float, memory_gib: float) -> Accelerator:
     """Return CPU cores as an accelerator that reaches its full peak."""
     tflops = vcpus * gflops / 1e3
-    return Accelerator(f"{vcpus} vCPUs", None, tflops, memory_gib * 1.074, 1.0, 1.0)
+    return Accelerator(f"{vcpus} vCPUs", None, tflops, memory_gib * 1.074, shares=(1.0, 1.0))
 
 
 def _largest_batch(config: PretrainConfig) -> int:
@@ -136,16 +133,26 @@ def _estimated(
     recipe: str, changes: str, caption_tokens: float, accelerator: Accelerator, workers: int
 ) -> RunEstimate:
     config, info = _described(recipe, changes)
-    eager = accelerator.expected_utilisation or SHARED_EXPECTATION
-    compiled = accelerator.compiled_utilisation or eager * hardware.COMPILED_OVER_EAGER
     return estimate(
         configs.override(config, {"workers.count": workers}),
         info,
         lengths(caption_tokens, _BATCHES * _largest_batch(config)),
         accelerators=[
-            replace(accelerator, expected_utilisation=eager, compiled_utilisation=compiled)
+            replace(
+                accelerator,
+                shares=(_share(accelerator, compiled=False), _share(accelerator, compiled=True)),
+            )
         ],
     )
+
+
+def _share(accelerator: Accelerator, *, compiled: bool) -> float:
+    """Return the share of the peak in training; that of A100 where there is no rate."""
+    share = accelerator.utilisation(compiled=compiled)
+    if share is None:
+        share = hardware.A100_80.utilisation(compiled=compiled)
+    assert share is not None
+    return share
 
 
 @functools.lru_cache(16)

@@ -201,7 +201,8 @@ class Planner:
         a, fleet = self.assumed, self.config.train
         run = self.training()
         gpus = fleet.gpus or fleet.count * fleet.machine.gpus
-        cpu_hours = self._vcpu_hours(run.pairs * a["prepare_pair_ms"])
+        # The share of Ray is in this number.
+        cpu_hours = run.pairs * a["prepare_pair_ms"] / MS_PER_HOUR / a["vcpu_speed"]
         available = fleet.count * fleet.machine.vcpus
         hours, helpers, bound_by = run.hours, 0, "GPUs" if gpus else "CPUs that train"
         if not math.isfinite(hours):

@@ -119,14 +119,15 @@ def _repays(
     if device.kind != "cuda" or device.capability < FIRST_COMPILED:
         return False
     known = hardware.find_accelerator(device.name)
-    if known is None or known.expected_utilisation is None:
+    if known is None or known.utilisation(compiled=False) is None:
         # Between an L4, which takes longer, and newer GPUs.
         known = A100_80
-    assert known.expected_utilisation is not None
+    share = known.utilisation(compiled=False)
+    assert share is not None
     done = plan.place(steps_done).pairs_before if steps_done < plan.steps else plan.pairs
     pairs = plan.pairs - done
     flops = float(cost.training(lengths_N).mean()) * pairs
-    rate = (known.peak_flops("bf16" if device.bf16 else "fp32") or 0) * known.expected_utilisation
+    rate = (known.peak_flops("bf16" if device.bf16 else "fp32") or 0) * share
     return repays_compilation(flops / (workers * rate) / 3600)
 
 

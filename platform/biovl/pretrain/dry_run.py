@@ -3,27 +3,18 @@
 import itertools
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import yaml
 
-from biovl.pretrain import hardware
+from biovl.pretrain import rates
 from biovl.pretrain.estimate import Forecast, RunEstimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
+from biovl.pretrain.rates import TrainingRate, training_rate
 
-DECODE_S = (0.004, 0.0065)
-"""Seconds of a CPU core to decode an image: with 288 px on its shorter side, and the median
-published figure (measured)."""
-
-
-_SOURCES = (
-    f"Rates: {hardware.SOURCE};",
-    f"torch.compile as {hardware.COMPILED_OVER_EAGER:g} times eager (1 to 1.27 in open_clip #610).",
-    f"A run may take {1 / hardware.UNCERTAIN[1]:.2f} to {1 / hardware.UNCERTAIN[0]:.2f} times as "
-    "long by these rates; NeMo reached 39 % of an A100.",
-    "cluster.yaml orders p4d for workers.accelerator=A100 and p5 for H100.",
-)
+SMALL_PX = 288
+"""Shorter side of images in the recipe ``training`` of assemble."""
 
 
 def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[str] = ()) -> str:
@@ -48,11 +39,17 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[st
         "Memory of a worker as configured (captions of mean length)",
         *_aligned(_memory(estimate)),
         "",
-        "Time (an estimate from published rates, not measured; *: as configured)",
-        *_table([_HEADS, *(_row(estimate, forecast) for forecast in estimate.forecasts)]),
+        "Time (an estimate; *: as configured)",
+        *_table(
+            [_HEADS, *(_row(estimate, forecast) for forecast in estimate.forecasts)],
+            left={0, 1, 7},
+        ),
         "",
-        *(f"  {line}" for line in _SOURCES),
-        *_decoding(estimate),
+        *(f"  {line}" for line in _sources(estimate)),
+        "",
+        f"Data ({estimate.pair_ms:.1f} ms of a CPU core to load a pair of this corpus, measured)",
+        *_table(_data(estimate), left={0, 1, 5}),
+        *_advice(estimate),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -111,9 +108,9 @@ def _memory(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
         "pairs",
         f"{estimate.local_pairs:,} in the largest step, {estimate.micro_batch:,} at a time",
     )
-    yield "weights", f"{_gb(held.weights):>9}  with gradients and the state of Adam"
-    yield "activations", f"{_gb(held.activations):>9}  counted on a step without data"
-    yield "working", f"{_gb(held.working):>9}  of the backward pass of one block"
+    yield "weights", f"{_gb(held.weights):>9}  with gradients and the state of the optimizer"
+    yield "activations", f"{_gb(held.activations):>9}  traced in a step without data"
+    yield "working", f"{_gb(held.working):>9}  of the backward pass"
     yield "loss", f"{_gb(held.loss):>9}"
     yield "pixels", f"{_gb(held.pixels):>9}"
     yield "reserve", f"{_gb(held.reserve):>9}"
@@ -121,10 +118,6 @@ def _memory(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
 
 
 _HEADS = ("GPUs", "", "pairs/s", "per GPU", "eager", "compiled", "memory", "step.micro_batch")
-
-
-_LEFT = {0, 1, 7}
-"""Text columns, aligned to the left; the others are numbers."""
 
 
 def _row(estimate: RunEstimate, each: Forecast) -> Sequence[str]:
@@ -158,15 +151,70 @@ def _starred(hours: float | None, is_configured: bool) -> str:
     return "" if hours is None else _time(hours) + ("*" if is_configured else "")
 
 
-def _decoding(estimate: RunEstimate) -> Iterable[str]:
-    fastest = max((each.pairs_per_s or 0.0 for each in estimate.forecasts), default=0.0)
-    if fastest:
-        few, many = (math.ceil(fastest * seconds) for seconds in DECODE_S)
-        yield ""
+def _sources(estimate: RunEstimate) -> Iterable[str]:
+    own: dict[TrainingRate, list[str]] = {}
+    for each in estimate.forecasts:
+        rate = training_rate(each.accelerator.name, compiled=each.compiled)
+        if rate is not None and each.accelerator.name not in own.setdefault(rate, []):
+            own[rate].append(each.accelerator.name)
+    for rate, names in own.items():
+        mode = "compiled" if rate.compile else "eager"
         yield (
-            f"  {fastest:,.0f} pairs/s take about {few:,} CPU cores to decode images of 288 px, "
-            f"{many:,} for figures as published."
+            f"{', '.join(names)} {mode}: {rate.share:.3g} of the peak, {rate.how}; by its range "
+            f"{rate.share / rate.high:.2f} to {rate.share / rate.low:.2f} times as long."
         )
+    yield "Sources: pretrain/rates.yaml. NVIDIA's NeMo reached 0.39 of the peak on A100."
+    yield "cluster.yaml orders p4d for workers.accelerator=A100 and p5 for H100."
+
+
+def _data(estimate: RunEstimate) -> Sequence[Sequence[str]]:
+    rows: list[Sequence[str]] = [("GPUs", "", "pairs/s per GPU*", "vCPUs per GPU", "has", "")]
+    for each in estimate.forecasts:
+        if each.pairs_per_s is None:
+            continue
+        needed, free = _vcpus_per_gpu(estimate, each)
+        rows.append(
+            (
+                f"{each.workers} x {each.accelerator.name}",
+                each.accelerator.instance,
+                f"{each.pairs_per_s / each.workers:,.0f}",
+                f"{needed:,.1f}",
+                f"{free:,.0f}" if each.accelerator.vcpus else "",
+                "too few: GPUs would wait" if each.accelerator.vcpus and needed > free else "",
+            )
+        )
+    return rows
+
+
+def _vcpus_per_gpu(estimate: RunEstimate, each: Forecast) -> tuple[float, float]:
+    """Return the vCPUs that load pairs for a GPU, and those of its node without the worker's."""
+    rate = (each.pairs_per_s or 0.0) / each.workers
+    own = float(estimate.config["workers"]["cpus"])
+    return rates.vcpus(rate, estimate.pair_ms), max(0.0, each.accelerator.vcpus - own)
+
+
+def _advice(estimate: RunEstimate) -> Iterable[str]:
+    """Return what to do where a node cannot load the pairs that its GPUs train on."""
+    missing = []
+    for each in estimate.forecasts:
+        if each.pairs_per_s is None or not each.accelerator.vcpus:
+            continue
+        needed, free = _vcpus_per_gpu(estimate, each)
+        if needed > free:
+            missing.append((needed - free) * each.workers)
+    if not missing:
+        return
+    yield ""
+    small = rates.pair_ms(SMALL_PX)
+    if estimate.pair_ms > small:
+        yield (
+            f"  biovl assemble training stores {SMALL_PX} px (image.short_side_px): "
+            f"{small:.1f} ms instead of {estimate.pair_ms:.1f}."
+        )
+    yield (
+        f"  Or add CPU nodes, up to {math.ceil(max(missing)):,} vCPUs in all: Ray loads pairs on "
+        "any node (workers.data_cpus)."
+    )
 
 
 class _Compact(yaml.SafeDumper):  # type: ignore[misc]
@@ -192,9 +240,9 @@ def _aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {name:<13}{value}" for name, value in rows]
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    sides = ["<" if column in _LEFT else ">" for column in range(len(widths))]
+    sides = ["<" if column in left else ">" for column in range(len(widths))]
     return [
         "  " + "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True))
         for row in rows

@@ -15,6 +15,7 @@ from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.flops import TRAINING_PER_FORWARD, training_flops_per_pair
 from biovl.pretrain.hardware import NAMED, Accelerator
 from biovl.pretrain.memory import USABLE, Memory, ModelInfo, memory
+from biovl.pretrain.rates import pair_ms
 from biovl.pretrain.schedule import Plan
 
 CHUNKED_OVER_PACKED = 1.3
@@ -23,7 +24,7 @@ CHUNKED_OVER_PACKED = 1.3
 LEAST_COMPILED_HOURS = 0.5
 """Shortest run without compilation that ``step.compile=auto`` compiles. Compiling a block of each
 kind takes one to three minutes with an empty cache, and saves an eighth of the time
-(``hardware.COMPILED_OVER_EAGER``)."""
+(``rates.yaml``)."""
 
 FULLEST_DEVIATIONS = 4
 """A micro-batch must also fit when its captions are longer by chance: one in 30,000 exceeds its
@@ -91,6 +92,9 @@ class RunEstimate:
 
     forecasts: Sequence[Forecast]
 
+    pair_ms: float
+    """CPU time to load a pair, in milliseconds."""
+
 
 def estimate(
     config: PretrainConfig,
@@ -99,6 +103,7 @@ def estimate(
     *,
     accelerators: Sequence[Accelerator] = NAMED,
     steps_done: int = 0,
+    each_ms: float | None = None,
 ) -> RunEstimate:
     """Return an estimate of a run's compute, memory and time.
 
@@ -109,6 +114,7 @@ def estimate(
             corpus has counts of CLIP's tokenizer; others are close. Shape [N], N >= 1.
         accelerators: Accelerators to estimate for.
         steps_done: Steps of the plan that the run does not do: a fork starts after them.
+        each_ms: CPU time to load a pair; None: that of images as published.
 
     Raises:
         ConfigError: If an epoch has not one full batch.
@@ -135,6 +141,7 @@ def estimate(
         local_pairs=local,
         micro_batch=micro,
         held=computed.held(batch, local, micro, autocast=autocast),
+        pair_ms=pair_ms(None) if each_ms is None else each_ms,
         forecasts=[
             computed.forecast(plan.after(steps_done), batch, accelerator, workers)
             for accelerator in accelerators

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from biovl.pretrain.rates import training_rate
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -20,19 +22,21 @@ class Accelerator:
     memory_gb: float
     """Memory in units of 10^9 bytes."""
 
-    expected_utilisation: float | None = None
-    """Share of the peak that eager training reaches, of the operations it computes: estimated from
-    published rates, not a measurement. None if there is no estimate."""
-
-    compiled_utilisation: float | None = None
-    """Share of the peak that training reaches with ``step.compile``."""
-
     instance: str = ""
     """Name of the AWS instance type with this accelerator."""
 
+    vcpus: int = 0
+    """vCPUs of that instance per accelerator."""
+
+    shares: tuple[float, float] | None = None
+    """Share of the peak that training reaches, eager and compiled, in place of ``rates.yaml``."""
+
     def utilisation(self, *, compiled: bool) -> float | None:
         """Return the expected share of the peak in training, eager or compiled; None if unknown."""
-        return self.compiled_utilisation if compiled else self.expected_utilisation
+        if self.shares is not None:
+            return self.shares[compiled]
+        rate = training_rate(self.name, compiled=compiled)
+        return None if rate is None else rate.share
 
     def peak_flops(self, precision: str) -> float | None:
         """Return operations per second in ``"bf16"`` or ``"fp32"``; None if unsupported."""
@@ -40,30 +44,10 @@ class Accelerator:
         return None if tflops is None else tflops * 1e12
 
 
-A100_EAGER = 0.15
-"""LAION's runs of open_clip: 310 to 396 pairs/s a GPU with ViT-B/16, 73 to 105 with ViT-L/14, which
-is 0.12 to 0.18 of the peak (LAION-AI/scaling-laws-openclip, trained_models_info.csv)."""
-
-COMPILED_OVER_EAGER = 1.15
-"""Within the range that open_clip's issue 610 reports for torch.compile: no gain for ViT-L/14, 1.27
-for ViT-S/16."""
-
-H100_OVER_A100 = 1.67
-"""Pairs/s: CLIP g/14 in NVIDIA's NeMo trains 935 on eight H100, 559 on eight A100."""
-
-UNCERTAIN = (0.8, 1.2)
-"""Range of the published rates around ``A100_EAGER``: 0.12 and 0.18."""
-
-SOURCE = "open_clip's published A100 runs (12-18 % of peak), H100 from NeMo's ratio 1.67"
-
-_H100_EAGER = A100_EAGER * H100_OVER_A100 * 312 / 989
-_A100 = A100_EAGER, A100_EAGER * COMPILED_OVER_EAGER
-_H100 = _H100_EAGER, _H100_EAGER * COMPILED_OVER_EAGER
-
-A100_40 = Accelerator("A100-40", 312, 156, 40, *_A100, "p4d")
-A100_80 = Accelerator("A100-80", 312, 156, 80, *_A100, "p4de")
-H100 = Accelerator("H100", 989, 494.5, 80, *_H100, "p5")
-H200 = Accelerator("H200", 989, 494.5, 141, *_H100, "p5en")
+A100_40 = Accelerator("A100-40", 312, 156, 40, "p4d", 12)
+A100_80 = Accelerator("A100-80", 312, 156, 80, "p4de", 12)
+H100 = Accelerator("H100", 989, 494.5, 80, "p5", 24)
+H200 = Accelerator("H200", 989, 494.5, 141, "p5en", 24)
 L4 = Accelerator("L4", 121, 60, 24)
 
 NAMED = (A100_40, A100_80, H100, H200)
@@ -73,11 +57,11 @@ NAMED = (A100_40, A100_80, H100, H200)
 # By the driver's names, the more specific first. Source: NVIDIA's data sheets.
 _BY_NAME: tuple[tuple[tuple[str, ...], Accelerator], ...] = (
     (("B200",), Accelerator("B200", 2250, 1125, 180)),
-    (("GH200",), Accelerator("GH200", 989, 494.5, 96, *_H100)),
-    (("H200", "NVL"), Accelerator("H200 NVL", 835, 417.5, 141, *_H100)),
+    (("GH200",), Accelerator("GH200", 989, 494.5, 96)),
+    (("H200", "NVL"), Accelerator("H200 NVL", 835, 417.5, 141)),
     (("H200",), H200),
-    (("H100", "NVL"), Accelerator("H100 NVL", 835, 417.5, 94, *_H100)),
-    (("H100", "PCIe"), Accelerator("H100 PCIe", 756, 378, 80, *_H100)),
+    (("H100", "NVL"), Accelerator("H100 NVL", 835, 417.5, 94)),
+    (("H100", "PCIe"), Accelerator("H100 PCIe", 756, 378, 80)),
     (("H100",), H100),
     (("A100", "40GB"), A100_40),
     (("A100", "80GB"), A100_80),

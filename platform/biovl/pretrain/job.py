@@ -21,7 +21,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import automatic, dry_run, estimate, memory, stream_job
+from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.changes import may_resume, read_changes, read_settings, record_changes
 from biovl.pretrain.checks import check_run
@@ -46,6 +46,7 @@ from biovl.pretrain.mixture import (
 )
 from biovl.pretrain.models import build, check_optimizer, check_weights, describe
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
+from biovl.pretrain.resolution import stored_px
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
@@ -339,7 +340,16 @@ def estimated(config: PretrainConfig) -> str:
     )
     lengths_N = _caption_tokens(config, mixture, sample=mixture.draws)
     about = describe_mixture(config, mixture)
-    cost = estimate.estimate(config, info, lengths_N, steps_done=steps_before(config, fork))
+    each_ms = sum(
+        part.draws * rates.pair_ms(stored_px(part.manifest.config)) for part in mixture.parts
+    )
+    cost = estimate.estimate(
+        config,
+        info,
+        lengths_N,
+        steps_done=steps_before(config, fork),
+        each_ms=each_ms / mixture.draws,
+    )
     return dry_run.render(cost, about, () if fork is None else fork.lines)
 
 

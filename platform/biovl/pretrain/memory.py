@@ -1,9 +1,13 @@
-"""GPU memory of a training step: counted activations, and estimates of the rest."""
+"""GPU memory of a training step: activations measured on a fake GPU, and sizes of the rest.
+
+A step has phases with different tensors: the backward pass of the images, that of the texts, and
+the update. The peak is that of the largest.
+"""
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -20,14 +24,11 @@ from biovl.pretrain.optimizer import ADAM_BYTES, state_bytes
 
 # Shapes: B pairs on a worker, N pairs on all workers, D embedding.
 
-TRAINED_BYTES = 8
-"""Bytes per trained parameter, without the optimizer's: itself and its gradient, both float32."""
-
-LOCKED_BYTES = 4
-"""Bytes per locked parameter."""
+PARAMETER_BYTES = 4
+"""Bytes of a parameter, and of its gradient: float32."""
 
 RESERVE_BYTES = 1.5e9
-"""The CUDA context, cuBLAS workspace, gradient buckets of DDP."""
+"""The CUDA context, and workspaces of cuBLAS, cuDNN and NCCL."""
 
 USABLE = 0.92
 """Usable share of a GPU's memory; the rest is lost to fragmentation."""
@@ -44,6 +45,9 @@ class ModelInfo:
 
     locked_parameters: int = 0
     """Parameters that are not trained, which are among those above."""
+
+    locked_image_parameters: int = 0
+    """Those of the image tower."""
 
     optimizer_bytes: float = ADAM_BYTES
     """Bytes of the optimizer's state per trained parameter."""
@@ -72,13 +76,13 @@ class Memory:
     """Peak memory of one worker in a step, by purpose, in bytes."""
 
     weights: float
-    """Weights, gradients and the optimizer's state."""
+    """Weights, the optimizer's state, and the gradients that exist at the peak."""
 
     activations: float
     """Tensors saved for the backward pass, with the copies of weights made by autocast."""
 
     working: float
-    """Temporary memory of the backward pass of one block."""
+    """Temporary memory of the backward pass."""
 
     loss: float
     pixels: float
@@ -125,7 +129,8 @@ def describe(
         image_parameters=of_image,
         text_parameters=of_text,
         other_parameters=_parameters(empty) - of_image - of_text,
-        locked_parameters=sum(p.numel() for p in model.parameters() if not p.requires_grad),
+        locked_parameters=_locked(empty),
+        locked_image_parameters=_locked(empty.visual),
         optimizer_bytes=state_bytes(model, optim or OptimConfig()),
         cost=forward_cost(model),
         image_size=image_size,
@@ -165,25 +170,37 @@ def memory(
     """
     towers = info.activations(compute, autocast, checkpointed)
     pairs = min(micro_batch, local)
-    image = _of_tower(towers.image, pairs)
-    text = _of_tower(towers.text, pairs * tokens)
+    image, text = _of_tower(towers.image, pairs), _of_tower(towers.text, pairs * tokens)
+    trained = info.parameters - info.locked_parameters
+    gradients = PARAMETER_BYTES * trained
+    of_images = PARAMETER_BYTES * (info.image_parameters - info.locked_image_parameters)
+    # Gradients, activations and temporary memory of each phase. Images go backward first. With
+    # several workers the gradients are in DDP's buckets, which are never freed.
+    update = _Phase(gradients, 0.0, 0.0)
     if micro_batch >= local:
-        # Both are alive until the loss is computed; the image tower goes backward first, and its
-        # activations are freed before the text tower's backward pass.
-        kept, working = image[0] + text[0], max(image[1], text[1] - image[0])
+        phases = [
+            _Phase(0, image.activations + text.activations, image.working),
+            _Phase(of_images, text.activations, text.working),
+            update,
+        ]
     else:
-        # Micro-batches go backward through one tower at a time.
-        kept, working = max(image, text, key=sum)
+        phases = [
+            _Phase(of_images, image.activations, image.working),
+            _Phase(gradients, text.activations, text.working),
+            update,
+        ]
+    if local < batch:
+        phases = [phase._replace(gradients=gradients) for phase in phases]
+    peak = max(phases, key=sum)
     loss = loss_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
     if distilled:
         loss += distill_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
     if local < batch:
         loss += exchange_bytes(batch=batch, embed_dim=info.embed_dim)
     return Memory(
-        weights=info.locked_parameters * LOCKED_BYTES
-        + (info.parameters - info.locked_parameters) * (TRAINED_BYTES + info.optimizer_bytes),
-        activations=kept,
-        working=working,
+        weights=PARAMETER_BYTES * info.parameters + info.optimizer_bytes * trained + peak.gradients,
+        activations=peak.activations,
+        working=peak.working,
         loss=loss,
         # uint8 pixels of this step and the next; the converted pixels are activations.
         pixels=2 * local * 3 * info.image_size**2,
@@ -191,8 +208,17 @@ def memory(
     )
 
 
-def _of_tower(tower: Activations, count: float) -> tuple[float, float]:
-    return tower.bytes_of(count) + tower.weights, tower.working_bytes_of(count)
+class _Phase(NamedTuple):
+    """Bytes in a phase of a step."""
+
+    gradients: float
+    activations: float
+    working: float
+
+
+def _of_tower(tower: Activations, count: float) -> _Phase:
+    """Return the memory of a tower in its backward pass, without gradients."""
+    return _Phase(0, tower.bytes_of(count) + tower.weights, tower.working_bytes_of(count))
 
 
 def exchange_bytes(*, batch: int, embed_dim: int) -> int:
@@ -224,3 +250,7 @@ def distill_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float
 
 def _parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _locked(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters() if not p.requires_grad)
