@@ -19,7 +19,7 @@ SHARED = ROOT.parent / "shared" / "data"
 os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 
 # Some environments forbid byte-code. Then each process compiles all tests anew (7 CPU seconds), and
-# each of the hundreds of processes that tests start compiles our modules.
+# each of the dozens of processes that tests start compiles our modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
