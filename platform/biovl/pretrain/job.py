@@ -162,7 +162,9 @@ def _published_or_trained(
         say(line)
     before = read_settings(config.out)
     # A second driver would kill this one's workers, taking them for those of a dead run.
-    with job.begin(accepts=lambda draft, changed: may_resume(draft, config)) as draft:
+    with job.begin(
+        accepts=lambda draft, changed: may_resume(draft, config), plans=["settings"]
+    ) as draft:
         for line in record_changes(
             draft, before, config, lambda epochs: Plan.of(mixture.draws, config.batch, epochs)
         ):
