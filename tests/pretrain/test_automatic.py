@@ -39,7 +39,6 @@ def chosen(described, run, device, *, pairs=10_000_000, workers=1, steps_done=0)
     lines = []
     step = choose_step(
         run,
-        described,
         flops.forward_cost(described.model),
         Plan.of(pairs, run.batch, run.epochs),
         LENGTHS,
@@ -115,6 +114,15 @@ def test_a_gpu_that_is_too_small_is_reported_and_tried(described) -> None:
     step, (line,) = chosen(described, config(**{"epochs": 1}), device, pairs=1_000)
     assert step.micro_batch == 1
     assert "checkpoint_activations" in line
+
+
+@pytest.mark.slow
+def test_a_process_with_a_gpu_estimates_its_memory_in_one_without(described, monkeypatch) -> None:
+    run = config(**{"batch.pairs": 65_536, "epochs": 1})
+    device = replace(H100, memory_bytes=4e9)
+    expected = chosen(described, run, device, pairs=100_000)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert chosen(described, run, device, pairs=100_000) == expected
 
 
 def test_workers_that_share_a_gpu_share_its_memory(monkeypatch) -> None:

@@ -1,13 +1,15 @@
 """Settings of a step that depend on the GPU: micro-batch, compilation, kernel of attention."""
 
 import math
+import multiprocessing
+import os
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from biovl.models.builders.open_clip import Described
 from biovl.models.towers import TextTower
 from biovl.models.towers.attention import allow_kernels, has_varlen_kernel
 from biovl.models.towers.kernels import KERNELS, measure
@@ -17,6 +19,7 @@ from biovl.pretrain.estimate import largest_micro_batch, repays_compilation
 from biovl.pretrain.flops import ForwardCost
 from biovl.pretrain.hardware import A100_80
 from biovl.pretrain.loop import uses_bf16
+from biovl.pretrain.models import describe
 from biovl.pretrain.schedule import Plan
 
 FIRST_COMPILED = (8, 0)
@@ -64,7 +67,6 @@ class Device:
 
 def choose_step(
     config: PretrainConfig,
-    described: Described,
     cost: ForwardCost,
     plan: Plan,
     lengths_N: np.ndarray,
@@ -80,7 +82,6 @@ def choose_step(
 
     Args:
         config: Configuration of the run.
-        described: Its model.
         cost: Operations of its towers.
         plan: Its steps.
         lengths_N: Tokens of captions of train with start and end, or of a sample. Shape [N].
@@ -100,7 +101,7 @@ def choose_step(
             say("step.compile: blocks are compiled in the first step, which takes some minutes")
     if step.micro_batch is None and device.kind == "cuda":
         micro_batch = _fitting_pairs(
-            config, described, plan, lengths_N, device=device, workers=workers, say=say
+            config, plan, lengths_N, device=device, workers=workers, say=say
         )
         step = replace(step, micro_batch=micro_batch)
     return step
@@ -133,7 +134,6 @@ def _repays(
 
 def _fitting_pairs(
     config: PretrainConfig,
-    described: Described,
     plan: Plan,
     lengths_N: np.ndarray,
     *,
@@ -142,23 +142,17 @@ def _fitting_pairs(
     say: Callable[[str], None],
 ) -> int | None:
     """Return the pairs of a micro-batch that fit in every step; None for all of a worker."""
-    info = memory.describe(
-        described.model,
-        image_size=described.image_size,
-        context=described.context_length,
-        embed_dim=described.model_cfg["embed_dim"],
-    )
     batch = max(size for size, _ in plan.epochs)
     local = math.ceil(batch / workers)
-    found = largest_micro_batch(
-        config,
-        info,
-        lengths_N,
-        batch=batch,
-        workers=workers,
-        memory_bytes=device.memory_bytes,
-        autocast=device.bf16,
-    )
+    arguments = config, lengths_N, batch, workers, device
+    if torch.cuda.is_initialized():
+        # The estimate replaces parts of PyTorch by a fake GPU, which must not meet the real one.
+        with ProcessPoolExecutor(
+            1, mp_context=multiprocessing.get_context("spawn"), initializer=hide_gpus
+        ) as process:
+            found = process.submit(estimate_pairs, *arguments).result()
+    else:
+        found = estimate_pairs(*arguments)
     gigabytes = f"the {device.memory_bytes / 1e9:.0f} GB of a worker, by the memory estimate"
     if found is None:
         say(
@@ -171,6 +165,41 @@ def _fitting_pairs(
         return None
     say(f"step.micro_batch: {found:,} of a worker's {local:,} pairs at a time fit in {gigabytes}")
     return found
+
+
+def hide_gpus() -> None:
+    """Make a process that has not used CUDA yet one without GPUs."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def estimate_pairs(
+    config: PretrainConfig, lengths_N: np.ndarray, batch: int, workers: int, device: Device
+) -> int | None:
+    """Return the most pairs per forward pass that fit a device; None if not even one does.
+
+    Args:
+        config: Configuration of the run.
+        lengths_N: Tokens of captions of train, or of a sample. Shape [N].
+        batch: Pairs of all workers in the largest step.
+        workers: Number of workers.
+        device: Properties of the worker's device.
+    """
+    described = describe(config.model, config.optim)
+    info = memory.describe(
+        described.model,
+        image_size=described.image_size,
+        context=described.context_length,
+        embed_dim=described.model_cfg["embed_dim"],
+    )
+    return largest_micro_batch(
+        config,
+        info,
+        lengths_N,
+        batch=batch,
+        workers=workers,
+        memory_bytes=device.memory_bytes,
+        autocast=device.bf16,
+    )
 
 
 def choose_attention(

@@ -147,7 +147,7 @@ def run(
     config = replace(
         config,
         step=automatic.choose_step(
-            *(config, described, cost, plan, caption_tokens),
+            *(config, cost, plan, caption_tokens),
             steps_done=steps_done,
             device=properties,
             workers=workers.count,
