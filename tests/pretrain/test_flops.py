@@ -17,6 +17,7 @@ from biovl.pretrain.flops import (
     Window,
     forward_cost,
     seen_pairs,
+    structure,
     text_cost,
     training_flops,
     training_flops_per_pair,
@@ -174,3 +175,33 @@ def test_a_v100_has_no_bfloat16() -> None:
     assert v100 is not None
     assert v100.peak_flops("bf16") is None
     assert v100.peak_flops("fp32") == 15.7e12
+
+
+def test_a_structure_is_that_of_any_other_weights_and_of_no_other_settings() -> None:
+    def block(**changes) -> nn.Module:
+        return nn.TransformerEncoderLayer(**{"d_model": 16, "nhead": 2, "dropout": 0.1, **changes})
+
+    known = structure(block())
+    assert structure(block()) == structure(block().to("meta")) == known
+    locked, half = block(), block().bfloat16()
+    locked.linear1.weight.requires_grad_(False)
+    others = [
+        # No size of a tensor differs in the first three.
+        *(block(nhead=4), block(dropout=0.2), block().eval()),
+        *(block(dim_feedforward=64), locked, half),
+    ]
+    assert len({structure(other) for other in others} | {known}) == len(others) + 1
+
+
+def test_structures_of_transformers_differ_by_their_configuration() -> None:
+    towers = [bert(), bert()]
+    assert structure(towers[0]) == structure(towers[1])
+    towers[1].transformer.config.hidden_dropout_prob = 0.3
+    assert structure(towers[0]) != structure(towers[1])
+
+
+def test_the_cost_of_a_model_is_that_of_its_own_structure() -> None:
+    large, small = (forward_cost(clip(name)) for name in ("ViT-B-16", "ViT-B-32"))
+    assert large == forward_cost(clip("ViT-B-16"))
+    assert large.image > 3 * small.image
+    assert large.text == small.text

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from biovl.models.towers import ImageTower, TextTower
 from biovl.models.towers.texts import TextCompute
 from biovl.pretrain.fake_gpu import fake_gpu
-from biovl.pretrain.flops import copied_to
+from biovl.pretrain.flops import copied_to, structure
 from biovl.pretrain.loop import autocast as autocast_of
 from biovl.pretrain.prepare import checkpoint_activations
 
@@ -60,6 +60,10 @@ class TowerActivations:
     text: Activations
 
 
+_measured: dict[tuple[object, ...], Activations] = {}
+"""By structure of the tower and settings."""
+
+
 def image_activations(
     visual: nn.Module, *, image_size: int, autocast: bool, recomputed: bool
 ) -> Activations:
@@ -79,7 +83,12 @@ def image_activations(
         )
         return lambda: tower(pixels_BHWC)
 
-    return _measure(visual, forward_of, size=1, autocast=autocast, recomputed=recomputed)
+    key = structure(visual), image_size, autocast, recomputed
+    if key not in _measured:
+        _measured[key] = _measure(
+            visual, forward_of, size=1, autocast=autocast, recomputed=recomputed
+        )
+    return _measured[key]
 
 
 def text_activations(
@@ -102,7 +111,14 @@ def text_activations(
         tokens_T = torch.zeros(count * tokens, dtype=torch.int32, device="cuda:0")
         return lambda: tower(tokens_T, lengths_B)
 
-    return _measure(text, forward_of, size=tokens, autocast=autocast, recomputed=recomputed)
+    # Packed captions are computed as they are, whatever the context is.
+    padding = None if compute == "packed" else context
+    key = structure(text), compute, tokens, padding, autocast, recomputed
+    if key not in _measured:
+        _measured[key] = _measure(
+            text, forward_of, size=tokens, autocast=autocast, recomputed=recomputed
+        )
+    return _measured[key]
 
 
 def _measure(

@@ -7,6 +7,7 @@ than 1 % of a step.
 """
 
 import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +18,7 @@ import torch
 from open_clip.hf_model import HFTextEncoder
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import PretrainedConfig
 
 TRAINING_PER_FORWARD = 3
 """The backward pass multiplies every matrix twice. Recomputation to save memory does not count: it
@@ -123,16 +125,50 @@ def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[
     return training_flops(cost, lengths_B) / len(lengths_B)
 
 
+def structure(module: nn.Module) -> str:
+    """Return a digest of all that determines a module's computation but the values of its weights.
+
+    Modules of equal structure need the same operations and the same memory. Counting takes seconds,
+    and the rows of a table of models share most towers.
+    """
+    plain = bool | int | float | str | tuple | None | torch.dtype
+    parts: list[Any] = [
+        (name, tensor.shape, tensor.dtype, tensor.requires_grad)
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    ]
+    for name, part in module.named_modules():
+        values = {key: value for key, value in vars(part).items() if isinstance(value, plain)}
+        settings = getattr(part, "config", None)
+        if isinstance(settings, PretrainedConfig):
+            values["config"] = settings.to_json_string(use_diff=False)
+        parts.append((name, type(part).__qualname__, sorted(values.items())))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+_image_costs: dict[tuple[str, object], int] = {}
+_text_costs: dict[str, TextCost] = {}
+
+
 def image_cost(visual: Any) -> int:
     """Return the operations of one image's forward pass; ``visual`` is a copy from ``on_meta``."""
     size = visual.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
-    pixels_BCHW = torch.empty(1, 3, int(height), int(width), device="meta")
-    return _counted(lambda: visual(pixels_BCHW))
+    key = structure(visual), (height, width)
+    if key not in _image_costs:
+        pixels_BCHW = torch.empty(1, 3, int(height), int(width), device="meta")
+        _image_costs[key] = _counted(lambda: visual(pixels_BCHW))
+    return _image_costs[key]
 
 
 def text_cost(text: Any) -> TextCost:
     """Return the operations of a caption by its length; ``text`` is a copy from ``on_meta``."""
+    key = structure(text)
+    if key not in _text_costs:
+        _text_costs[key] = _text_cost(text)
+    return _text_costs[key]
+
+
+def _text_cost(text: Any) -> TextCost:
     context = _context(text)
     points = [(length, _text_flops(text, length)) for length in _three_lengths(context)]
     constant, linear, quadratic = _parabola(points)
