@@ -398,7 +398,8 @@ def jobs(day: Day) -> Result:
     job("pretrain resumed", *model)
     tune = ["finetune", "tiny", "--set", "model=model", "--set", "corpus=corpus"]
     job("finetune", *tune, "--set", "out=tuned", "--set", f"workers.gpus={gpus}")
-    job("index", "index", "--set", "model=model", "--set", "corpus=corpus", "--set", "out=index")
+    index = ["index", "on_gpus" if gpus else "default", "--set", "model=model"]
+    job("index", *index, "--set", "corpus=corpus", "--set", "out=index")
     manifest = json.loads((folder / "model/manifest.json").read_text())
     found["skipped_checkpoints"] = manifest["notes"]["skipped_checkpoints"]
     found["validation"] = manifest["notes"]["validation"]

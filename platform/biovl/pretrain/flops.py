@@ -131,7 +131,7 @@ def structure(module: nn.Module) -> str:
     Modules of equal structure need the same operations and the same memory. Counting takes seconds,
     and the rows of a table of models share most towers.
     """
-    plain = bool | int | float | str | tuple | None | torch.dtype
+    plain = (bool, int, float, str, tuple, type(None), torch.dtype)
     parts: list[Any] = [
         (name, tensor.shape, tensor.dtype, tensor.requires_grad)
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
