@@ -114,6 +114,7 @@ def test_what_is_not_an_image_is_said_and_not_sent(opened: Opened, address: str)
 def test_filters_are_those_of_the_index_and_narrow_the_search(opened: Opened, address: str) -> None:
     page = opened(address + "?q=circle")
     captions(page)
+    page.wait_for_selector("#filters legend")
     legends = page.locator("#filters legend").all_inner_texts()
     assert legends == [
         *("Licence", "Image type", "Concept", "MeSH term", "Label", "Year", "Journal", "Kind")
