@@ -5,19 +5,24 @@
     python benchmarks/gpu_day.py OUT --tiny --device cpu  small models, to see that all works
 
 Each step runs in a process of its own, in the order of its worth, and writes OUT/STEP.json; its log
-is OUT/STEP.txt. Steps that failed, or did not fit into --minutes, run again with the same command.
+is OUT/STEP.txt, and what it had found when it was ended is in OUT/STEP.partial.json. Steps that
+failed, or did not fit into --minutes, run again with the same command.
 Only the last step needs Ray; without it, that step is left out. No weights are downloaded: speed
 and memory do not depend on them.
 """
 
 import argparse
+import contextlib
+import ctypes
 import importlib.util
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +48,11 @@ class Day:
     out: Path
     device: str
     is_tiny: bool
+    step: str
+
+    def keep(self, found: Result) -> None:
+        """Write what a step has found so far."""
+        _write(self.out / f"{self.step}.partial.json", found)
 
 
 # --- steps: each imports what it needs ------------------------------------------------------------
@@ -58,6 +68,12 @@ def machine(day: Day) -> Result:
         own = torch.cuda.get_device_properties(0)
         found |= {"memory_gib": own.total_memory / 2**30, "cuda": torch.version.cuda}
         found |= {"capability": f"{own.major}.{own.minor}", "processors": own.multi_processor_count}
+        found |= {"c_compiler": shutil.which("cc") or "none"}
+        try:
+            torch.compile(lambda rows: rows * 2)(torch.ones(64, device=day.device))
+            found["compiles"] = True
+        except Exception as error:  # whatever it is: the day goes on, without compiled steps
+            found["compiles"] = repr(error)[:500]
     return found
 
 
@@ -111,7 +127,15 @@ def speed(recipe: str) -> Callable[[Day], Result]:
 
         batch = 8 if day.is_tiny else 1_024
         device = torch.device(day.device)
-        found = gpu(device, names=[recipe], ways=DAY, batch=batch, is_tiny=day.is_tiny, loss=False)
+        found = gpu(
+            *(device,),
+            names=[recipe],
+            ways=DAY,
+            batch=batch,
+            is_tiny=day.is_tiny,
+            loss=False,
+            keep=lambda found: day.keep(found[recipe]),
+        )
         return dict(found[recipe])
 
     return measure
@@ -146,52 +170,77 @@ def others(day: Day) -> Result:
         batch=8 if day.is_tiny else 256,
         is_tiny=day.is_tiny,
         loss=False,
+        keep=day.keep,
     )
+
+
+def _expected_gib(recipe: str, cases: Sequence[tuple[int, int]], *, is_tiny: bool) -> list[float]:
+    """Return what the dry run predicts for pairs in micro-batches."""
+    from pretrain_gpu import settings_of
+    from pretrain_peers import build, lengths
+
+    from biovl.pretrain import memory as predicting
+
+    built = build(settings_of(recipe, is_tiny=is_tiny))
+    info = predicting.describe(
+        built.model,
+        image_size=built.image_size,
+        context=built.context_length,
+        embed_dim=built.model_cfg["embed_dim"],
+    )
+    expected = [
+        predicting.memory(
+            info,
+            batch=pairs,
+            local=pairs,
+            micro_batch=micro,
+            tokens=float(lengths("B", pairs, built.context_length).mean()),
+            tile=1_024,
+            compute="packed",
+            autocast=True,
+            checkpointed=False,
+        )
+        for pairs, micro in cases
+    ]
+    # The reserve is outside of PyTorch's allocator.
+    return [(one.total - one.reserve) / 2**30 for one in expected]
 
 
 def memory(day: Day) -> Result:
     """Peak memory of a step next to what the dry run predicts, for several micro-batches."""
     import gc
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     import torch
     from pretrain_gpu import settings_of
-    from pretrain_peers import Ours, batch_of, build
+    from pretrain_peers import Ours, batch_of, build, copied
 
-    from biovl.pretrain import memory as predicting
+    from biovl.pretrain import automatic
     from biovl.pretrain.config import OptimConfig, StepConfig
 
     device = torch.device(day.device)
     found: Result = {}
+    cases = ((16, 16), (16, 8)) if day.is_tiny else ((64, 64), (192, 192), (512, 64))
+    # The prediction is made on a fake GPU, which must not meet the real one.
+    with ProcessPoolExecutor(
+        1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=automatic.hide_gpus,
+    ) as process:
+        expected = {
+            recipe: process.submit(_expected_gib, recipe, cases, is_tiny=day.is_tiny)
+            for recipe in _TEXTS
+        }
+        expected_gib = {recipe: future.result() for recipe, future in expected.items()}
     for recipe in _TEXTS:
-        settings = settings_of(recipe, is_tiny=day.is_tiny)
-        built = build(settings)
-        info = predicting.describe(
-            built.model,
-            image_size=built.image_size,
-            context=built.context_length,
-            embed_dim=built.model_cfg["embed_dim"],
-        )
-        for pairs, micro in (
-            ((16, 16), (16, 8)) if day.is_tiny else ((64, 64), (192, 192), (512, 64))
-        ):
+        built = build(settings_of(recipe, is_tiny=day.is_tiny))
+        for (pairs, micro), gib in zip(cases, expected_gib[recipe], strict=True):
             batch = batch_of(built, "B", pairs)
-            expected = predicting.memory(
-                info,
-                batch=pairs,
-                local=pairs,
-                micro_batch=micro,
-                tokens=float(batch.lengths_B.float().mean()),
-                tile=1_024,
-                compute="packed",
-                autocast=True,
-                checkpointed=False,
-            )
             step = StepConfig(precision="bf16", micro_batch=micro, compile=False)
-            row: Result = {"pairs": pairs, "micro_batch": micro}
-            # The reserve is outside of PyTorch's allocator.
-            row["expected_gib"] = (expected.total - expected.reserve) / 2**30
+            row: Result = {"pairs": pairs, "micro_batch": micro, "expected_gib": gib}
             try:
-                side = Ours(build(settings), [batch], OptimConfig(), step, device)
+                side = Ours(copied(built), [batch], OptimConfig(), step, device)
                 side.steps(2)
                 if device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(device)
@@ -205,6 +254,7 @@ def memory(day: Day) -> Result:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             found[f"{recipe}, {pairs} in {micro}"] = row
+            day.keep(found)
     return found
 
 
@@ -234,7 +284,6 @@ def train(day: Day) -> Result:
 def _train(out: str, device: str, steps: int, dies_at: int, *, is_tiny: bool) -> None:
     """Train on random pairs; the process kills itself before step ``dies_at``."""
     import hashlib
-    import signal
 
     import torch
     from pretrain_gpu import settings_of
@@ -323,7 +372,7 @@ def _rate(work: Callable[[], object], count: int, day: Day) -> float:
 
 
 def detector(day: Day) -> Result:
-    """Training steps/s of the panel detector, drawing of figures included and left out."""
+    """Training figures/s of the panel detector, from figures that are drawn already."""
     import dataclasses
 
     from biovl.split.detector import config as detecting
@@ -362,8 +411,6 @@ def detector(day: Day) -> Result:
 
 def jobs(day: Day) -> Result:
     """The jobs themselves, on Ray with a GPU: corpus to model, kill, resume, fine-tune, index."""
-    import signal
-
     folder = day.out / "jobs"
     subprocess.run(["rm", "-rf", str(folder)], check=True)
     folder.mkdir(parents=True)
@@ -375,16 +422,22 @@ def jobs(day: Day) -> Result:
         started = time.monotonic()
         with (folder / f"{name}.txt").open("w") as log:
             process = subprocess.Popen(
-                command, cwd=folder, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
             )
             if dies:
                 checkpoints = folder / "model/.draft/checkpoints"
                 while process.poll() is None and not list(checkpoints.glob("*.pt")):
                     time.sleep(0.1)
-                os.killpg(process.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
         print((folder / f"{name}.txt").read_text()[-2_000:])
-        if code and not dies:
+        if code not in ((0, -signal.SIGKILL) if dies else (0,)):
             raise SystemExit(f"{' '.join(words)} ended with {code}: {folder / name}.txt")
         found[f"{name}_s"] = time.monotonic() - started
 
@@ -447,9 +500,9 @@ def main() -> None:
         return
     given.out.mkdir(parents=True, exist_ok=True)
     if given.step:
-        _write(
-            given.out, given.step, STEPS[given.step].run(Day(given.out, given.device, given.tiny))
-        )
+        result = STEPS[given.step].run(Day(given.out, given.device, given.tiny, given.step))
+        _write(given.out / f"{given.step}.json", result)
+        (given.out / f"{given.step}.partial.json").unlink(missing_ok=True)
         return
     for name in given.again:
         (given.out / f"{name}.json").unlink(missing_ok=True)
@@ -464,43 +517,62 @@ def main() -> None:
         if name == "jobs" and importlib.util.find_spec("ray") is None:
             print("jobs: not run, there is no Ray")
             continue
-        reason = _run(given, name, step)
+        # What is left, but never too little to end.
+        reason = _run(given, name, min(3 * step.minutes, max(given.minutes - spent, 2)))
         print(
             f"{name}: {reason or 'done'}, {(time.monotonic() - started) / 60:.1f} min", flush=True
         )
         failed += [name] if reason else []
-    from gpu_day_page import page
-
-    done = {
-        name: json.loads((given.out / f"{name}.json").read_text())
-        for name in STEPS
-        if (given.out / f"{name}.json").exists()
-    }
-    target = given.page or (given.out / "gpu.md" if given.tiny else ROOT / "docs/gpu.md")
-    target.write_text(page(done, [name for name in STEPS if name not in done]))
-    print(f"{target}: {len(done)} of {len(STEPS)} steps")
+        _page(given)
+    print(_page(given))
     sys.exit(1 if failed else 0)
 
 
-def _run(given: argparse.Namespace, name: str, step: Step) -> str | None:
+def _page(given: argparse.Namespace) -> str:
+    """Write the page of all results, whole and partial; return a line about it."""
+    from gpu_day_page import page
+
+    found, missing = {}, []
+    for name in STEPS:
+        whole, part = (given.out / f"{name}{end}.json" for end in ("", ".partial"))
+        if whole.exists() or part.exists():
+            found[name] = json.loads((whole if whole.exists() else part).read_text())
+        missing += [] if whole.exists() else [name]
+    target = given.page or (given.out / "gpu.md" if given.tiny else ROOT / "docs/gpu.md")
+    target.write_text(page(found, missing))
+    return f"{target}: {len(STEPS) - len(missing)} of {len(STEPS)} steps"
+
+
+def _run(given: argparse.Namespace, name: str, minutes: float) -> str | None:
     """Run a step in a process of its own; return why it failed, or None."""
     command = [sys.executable, __file__, str(given.out), "--step", name, "--device", given.device]
     command += ["--tiny"] if given.tiny else []
     log = given.out / f"{name}.txt"
     with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, start_new_session=True)
         try:
-            done = subprocess.run(
-                command, stdout=stream, stderr=stream, timeout=step.minutes * 180, check=False
-            )
+            code = process.wait(minutes * 60)
         except subprocess.TimeoutExpired:
-            return f"ended after {3 * step.minutes:g} minutes, see {log}"
-    return f"failed with {done.returncode}, see {log}" if done.returncode else None
+            # With the processes that it began, which would keep the GPU.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"ended after {minutes:.1f} minutes, see {log}"
+        except KeyboardInterrupt:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return f"failed with {code}, see {log}" if code else None
 
 
-def _write(out: Path, name: str, result: Result) -> None:
-    part = out / f"{name}.part"
+def _die_with_parent() -> None:
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _write(path: Path, result: Result) -> None:
+    part = path.with_suffix(".part")
     part.write_text(json.dumps(result, indent=1, default=str) + "\n")
-    part.replace(out / f"{name}.json")
+    part.replace(path)
 
 
 if __name__ == "__main__":

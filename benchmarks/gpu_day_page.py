@@ -23,8 +23,11 @@ def page(done: Results, missing: Sequence[str]) -> str:
         "Results of CPUs: [performance](performance.md).",
         f"Measured on: {where}.",
     ]
+    compiles = done.get("machine", {}).get("compiles", True)
+    if compiles is not True:
+        parts.append(f"**Nothing was compiled, torch.compile fails on this machine**: {compiles}")
     if missing:
-        parts.append(f"Not measured yet: {', '.join(missing)}.")
+        parts.append(f"Not measured yet, or not to the end: {', '.join(missing)}.")
     sections = (
         ("Targets", _targets(done)),
         ("Packed and padded captions", _agree(done.get("agree", {}))),
@@ -72,7 +75,7 @@ def _targets(done: Results) -> str:
             if ours.get("mfu") is not None:
                 row = [f"{name}, MFU", f"{UTILISATION:.0%}", f"{ours['mfu']:.1%}"]
                 rows.append(row)
-    return _table(["", "target", "measured"], rows)
+    return _table(["", "target (pairs/s: on an H200)", "measured"], rows)
 
 
 def _agree(found: Mapping[str, Any]) -> str:
@@ -98,6 +101,7 @@ def _speed(done: Results) -> str:
     }
     for recipe, ways in {**recipes, **done.get("others", {})}.items():
         for name, way in ways.items():
+            name += ", **partly eager**" if way.get("fallbacks") else ""
             if "pairs_per_s" not in way:
                 rows.append([recipe, name, f"failed: {way.get('failed', '')}"[:80], *[""] * 5])
                 continue
@@ -115,8 +119,8 @@ def _speed(done: Results) -> str:
             )
     columns = ["recipe", "", "batch", "pairs/s", "tokens/s", "MFU", "GiB", "start s"]
     note = (
-        "\n\nThe largest batch that fits, from 1,024 pairs down. Tokens without padding; start: "
-        "building, compiling and the first steps."
+        "\n\nThe largest batch that fits, from 1,024 pairs down; compiled, that of the same step "
+        "without compiling. Tokens without padding; start: copying, compiling and the first steps."
     )
     return _table(columns, rows) + note if rows else ""
 

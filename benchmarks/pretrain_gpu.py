@@ -2,29 +2,31 @@
 
 Both go through their own training loop, batches copied from the host included. Every way of
 computing a step gets the largest batch that fits without computing anything twice: 1,024, halved
-until it does. Utilisation counts the operations of real tokens and kept patches, so that padding
-earns nothing.
+until it does; compiled, the batch of the same step without compiling. Utilisation counts the
+operations of real tokens and kept patches, so that padding earns nothing.
 """
 
+import contextlib
 import gc
 import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from open_clip import ClipLoss
-from pretrain_peers import Ours, Stock, batch_of, build
+from pretrain_peers import Ours, Stock, batch_of, build, copied
 from pretrain_report import Table, median
 from torch import Tensor
 
 from biovl.core import config as configs
-from biovl.models.builders import open_clip as models
+from biovl.models.builders.open_clip import Built
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import flops, hardware
+from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.losses import info_nce
 from biovl.runtime.workers import Workers
@@ -99,7 +101,9 @@ class _Measured:
     """Of a step."""
     peak_gib: float
     start_s: float
-    """Of building and the first steps, with compilation."""
+    """Of copying the model to the device and the first steps, with compilation."""
+    fallbacks: tuple[str, ...]
+    """What was not compiled, although it should have been, and why."""
 
 
 def gpu(
@@ -110,11 +114,15 @@ def gpu(
     batch: int,
     is_tiny: bool,
     loss: bool = True,
+    keep: Callable[[dict[str, Any]], object] = lambda found: None,
 ) -> dict[str, Any]:
     """Print a table for each recipe and return its numbers.
 
-    ``ways`` is a part of their names, or the names themselves.
+    ``ways`` is a part of their names, or the names themselves. ``keep`` is called with what is
+    known after each of them.
     """
+    # As both training loops have it.
+    torch.backends.cudnn.benchmark = True
     accelerator = hardware.detect(device)
     peak = None if accelerator is None else accelerator.peak_flops("bf16")
     found: dict[str, Any] = {}
@@ -122,7 +130,9 @@ def gpu(
         chosen = [
             way for way in WAYS if (ways in way.name if isinstance(ways, str) else way.name in ways)
         ]
-        found[name] = _recipe(name, chosen, batch, device, peak, is_tiny=is_tiny)
+        for ways_of_recipe in _recipe(name, chosen, batch, device, peak, is_tiny=is_tiny):
+            found[name] = ways_of_recipe
+            keep(found)
     if loss:
         found["loss"] = _loss(device, 64 if is_tiny else 4_096)
     return found
@@ -149,7 +159,8 @@ def _recipe(
     peak: float | None,
     *,
     is_tiny: bool,
-) -> dict[str, Any]:
+) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of all ways so far, after each."""
     config, settings = config_of(name), settings_of(name, is_tiny=is_tiny)
     law = RECIPES.get(name, "A")
     goal = f"; goal {GOALS[name]:,} pairs/s on an H200" if name in GOALS else ""
@@ -160,13 +171,19 @@ def _recipe(
     )
     found: dict[str, Any] = {}
     fits: dict[StepConfig, int] = {}
+    # To build a large model takes longer than to measure it.
+    builts: dict[float, Built] = {}
     for way in ways:
         try:
-            measured = _largest(config, settings, way, batch, fits, law, device)
+            if way.patch_dropout not in builts:
+                torch.manual_seed(0)
+                builts[way.patch_dropout] = build({**settings, "patch_dropout": way.patch_dropout})
+            measured = _largest(config, builts[way.patch_dropout], way, batch, fits, law, device)
         except Exception as error:  # one way that fails shall not cost the others their numbers
             traceback.print_exc()
             table.row(f"{way.name}: {type(error).__name__}, see above")
             found[way.name] = {"failed": repr(error)[:300]}
+            yield found
             continue
         finally:
             _forget(device)
@@ -193,12 +210,12 @@ def _recipe(
             "" if stock is None else f"{rate / stock:.2f}",
             f"{measured.start_s:.0f}",
         )
-    return found
+        yield found
 
 
 def _largest(
     config: PretrainConfig,
-    settings: Mapping[str, Any],
+    built: Built,
     way: Way,
     batch: int,
     fits: dict[StepConfig, int],
@@ -212,14 +229,18 @@ def _largest(
             return None
         way = replace(way, step=replace(way.step, micro_batch=micro))
     pairs = batch
+    if way.step.compile and not way.whole_batch:
+        # To compile for batches that do not fit takes minutes.
+        pairs = fits.get(replace(way.step, compile=False), batch)
     while True:
         try:
-            measured = _measure(config, settings, way, pairs, law, device)
+            measured = _measure(config, built, way, pairs, law, device)
         except torch.OutOfMemoryError:
             if pairs < 2:
                 raise
         else:
-            fits.setdefault(way.step, pairs)
+            if not way.precision:
+                fits.setdefault(way.step, pairs)
             return measured
         # Not in the handler: there the error holds on to the memory.
         _forget(device)
@@ -228,16 +249,15 @@ def _largest(
 
 def _measure(
     config: PretrainConfig,
-    settings: Mapping[str, Any],
+    built: Built,
     way: Way,
     pairs: int,
     law: str,
     device: torch.device,
 ) -> _Measured:
     started = time.monotonic()
-    torch.manual_seed(0)
-    settings = {**settings, "patch_dropout": way.patch_dropout}
-    built = build(settings)
+    built = copied(built)
+    cost = flops.forward_cost(built.model)
     batches = [batch_of(built, law, pairs, seed) for seed in range(3)]
     side: Ours | Stock
     if way.precision:
@@ -255,13 +275,14 @@ def _measure(
         side = Ours(built, batches, config.optim, way.step, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    # Every batch once, as lengths differ; and once more, as compilers learn from the second.
-    side.steps(2 * len(batches))
+    with contextlib.closing(CompileWatch()) as watch:
+        # Every batch once, as lengths differ; and once more, as compilers learn from the second.
+        side.steps(2 * len(batches))
+        fallbacks = tuple(watch.messages())
     start_s = time.monotonic() - started
     one = _seconds(lambda: side.steps(1), device)
     count = len(batches) * max(1, math.ceil(min(TIMED_S / one, 30) / len(batches)))
     times = [_seconds(lambda: side.steps(count), device) / count for _ in range(3)]
-    cost = flops.forward_cost(_described(settings).model)
     return _Measured(
         pairs=pairs,
         seconds=median(times),
@@ -270,11 +291,8 @@ def _measure(
         flops=sum(flops.training_flops(cost, b.lengths_B.numpy()) for b in batches) / len(batches),
         peak_gib=torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else 0.0,
         start_s=start_s,
+        fallbacks=fallbacks,
     )
-
-
-def _described(settings: Mapping[str, Any]) -> models.Described:
-    return models.describe(configs.build(models.Config, settings))
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

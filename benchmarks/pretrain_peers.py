@@ -64,13 +64,14 @@ def law(name: str) -> Any:
 
 
 def lengths(name: str, count: int, context: int, seed: int = 0) -> np.ndarray:
-    """Return tokens of each caption, cut to the context: the quantiles of a law, shuffled.
+    """Return tokens of each caption, cut to the context: one of each quantile of a law, shuffled.
 
     A small batch then fills its context as much as a large one. Shape [B], int32.
     """
-    drawn_B = law(name).ppf((np.arange(count) + 0.5) / count)
+    numbers = np.random.default_rng(seed)
+    drawn_B = law(name).ppf((np.arange(count) + numbers.random(count)) / count)
     drawn_B = np.clip(np.rint(drawn_B), 3, context).astype(np.int32)
-    return np.random.default_rng(seed).permutation(drawn_B)
+    return numbers.permutation(drawn_B)
 
 
 def batch_of(built: Built, law_name: str, count: int, seed: int = 0) -> Batch:
@@ -159,7 +160,12 @@ class Ours:
         self._built, self._batches, self._config = built, batches, config
         towers = towers_of(built, config.step, device)
         plan = Plan([(len(batches[0]), STEPS)])
-        self._trainer = Trainer(towers, built.model, config, plan, device=device, workers=Workers())
+        self._trainer = Trainer(
+            *(towers, built.model, config, plan),
+            device=device,
+            workers=Workers(),
+            halved=_refuse_to_halve,
+        )
         self._endless = itertools.cycle(batches)
 
     def steps(self, count: int) -> None:
@@ -172,6 +178,11 @@ class Ours:
         """Return loss and gradients of the first batch."""
         loss = float(self._trainer.compute(self._batches[0].to(self._trainer.device)))
         return loss, _gradients(self._built)
+
+
+def _refuse_to_halve(before: int, after: int) -> None:
+    """Let a step that does not fit fail, as it does elsewhere: halves compute everything twice."""
+    raise torch.OutOfMemoryError(f"{before} pairs at a time do not fit")
 
 
 class Stock:
