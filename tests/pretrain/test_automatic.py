@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from biovl.core import config as configs
+from biovl.core.errors import ConfigError
 from biovl.models.towers import TextTower, attention, kernels
 from biovl.pretrain import automatic, flops
 from biovl.pretrain import config as pretrain_config
@@ -132,6 +133,23 @@ def test_workers_that_share_a_gpu_share_its_memory(monkeypatch) -> None:
     half = Device.of(config(**{"workers.gpus": 0.5}), torch.device("cuda"))
     assert half == replace(H100, memory_bytes=40e9)
     assert Device.of(config(**{"workers.gpus": 1}), torch.device("cuda")) == H100
+
+
+def test_several_workers_do_not_share_a_gpu() -> None:
+    with pytest.raises(ConfigError, match="whole GPUs"):
+        config(**{"workers.gpus": 0.5, "workers.count": 2})
+
+
+def test_a_kernel_that_breaks_the_device_is_not_taken_for_one_that_rejects_a_shape() -> None:
+    def reject(number: int) -> None:
+        raise RuntimeError("no such shape")
+
+    def fault(number: int) -> None:
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    assert kernels.time_rounds({"cudnn": reject}, synchronize=lambda: None) == {}
+    with pytest.raises(torch.AcceleratorError):
+        kernels.time_rounds({"cudnn": fault}, synchronize=lambda: None)
 
 
 class Clock:

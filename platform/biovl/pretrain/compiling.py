@@ -80,6 +80,9 @@ def compile_text(tower: TextTower, blocks: list[nn.Module]) -> None:
 def configure() -> None:
     """Raise PyTorch's recompile limits to the number of graphs that towers need.
 
+    Under DDP, PyTorch would cut each graph where a bucket of gradients ends. Blocks are separate
+    graphs, whose gradients are exchanged while others are computed.
+
     A block that cannot be compiled runs in eager mode. Its backward pass is compiled with its
     forward pass, so that both are known to compile before the step goes on.
     """
@@ -87,6 +90,7 @@ def configure() -> None:
     own.recompile_limit = max(own.recompile_limit, RECOMPILES)
     own.accumulated_recompile_limit = max(own.accumulated_recompile_limit, ALL_RECOMPILES)
     own.suppress_errors = True
+    own.optimize_ddp = False
     backward: Any = torch._functorch.config
     backward.force_non_lazy_backward_lowering = True
 

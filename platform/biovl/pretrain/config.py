@@ -433,6 +433,11 @@ class PretrainWorkers:
             raise ValueError(f"count must be positive, or 0 for no workers, got {self.count}")
         if self.accelerator is not None and not self.gpus:
             raise ValueError(f"accelerator {self.accelerator} needs gpus, got 0")
+        if 0 < self.gpus < 1 and most > 1:
+            raise ValueError(
+                f"several workers need whole GPUs, got {self.gpus:g} of one: NCCL cannot connect "
+                "workers that share a GPU"
+            )
 
     @property
     def bounds(self) -> tuple[int, int]:

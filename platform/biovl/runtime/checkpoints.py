@@ -95,9 +95,7 @@ class Checkpoints:
         elif last != _MAGIC + digest.digest():
             raise self._corrupt(name, "its SHA-256 does not match the stored one")
 
-    def load_last(
-        self, say: Callable[[str], None] = _log.warning, device: torch.device | str = "cpu"
-    ) -> dict[str, Any] | None:
+    def load_last(self, say: Callable[[str], None] = _log.warning) -> dict[str, Any] | None:
         """Return the state of the last intact checkpoint, None if there are no checkpoints at all.
 
         For the writing process, as it starts: files that a killed process was writing are deleted.
@@ -106,7 +104,6 @@ class Checkpoints:
 
         Args:
             say: Called with a line about each skipped checkpoint.
-            device: Device of the tensors.
 
         Raises:
             ArtifactError: If all checkpoints are corrupt: the cause may be a temporary failure of
@@ -117,7 +114,7 @@ class Checkpoints:
         present = self.steps()
         for steps_done in reversed(present):
             try:
-                return self.load(steps_done, device)
+                return self.load(steps_done)
             except ArtifactError as error:
                 say(f"skips a corrupt checkpoint: {error}")
                 self._draft.note(f"{_CORRUPT}/{steps_done:09d}", {"error": str(error)})
@@ -140,8 +137,8 @@ class Checkpoints:
         names = self._draft.note_names(_CORRUPT)
         return sorted(int(name.rpartition("/")[2]) for name in names)
 
-    def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Return the training state after ``steps_done`` steps.
+    def load(self, steps_done: int) -> dict[str, Any]:
+        """Return the training state after ``steps_done`` steps, with tensors on the CPU.
 
         Raises:
             ArtifactError: If it does not exist or is corrupt.
@@ -154,7 +151,7 @@ class Checkpoints:
             _check(data)
             data.seek(0)
             # Tensors and plain values only: loading a checkpoint cannot execute code.
-            state: dict[str, Any] = torch.load(data, map_location=device, weights_only=True)
+            state: dict[str, Any] = torch.load(data, map_location="cpu", weights_only=True)
         except (
             OSError,
             RuntimeError,

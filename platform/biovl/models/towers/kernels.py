@@ -77,6 +77,9 @@ def time_rounds(
             for number in range(1, ROUNDS + 1):
                 run(number)
             synchronize()
+        # Nothing can be computed on the device after it.
+        except torch.AcceleratorError:
+            raise
         # How torch rejects a shape that a kernel does not support.
         except RuntimeError:
             continue

@@ -66,7 +66,8 @@ class DetectorTrainer:
         self.steps = 0
         self.scores: dict[str, Any] | None = None
         self._held_out: list[Fitted] = []
-        state = self.checkpoints.load_last(device=self.device)
+        # On the CPU, where AdamW reads its step counters without waiting for a GPU.
+        state = self.checkpoints.load_last()
         if state is not None:
             self._restore(state)
 
