@@ -5,7 +5,6 @@ import gc
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,17 +75,12 @@ def ray_session(bucket_uri: str) -> Iterator[None]:
     Its workers find the bucket through the environment, which they have from this process.
     """
     from biovl.core.errors import RayError
-    from biovl.runtime.connection import connect_ray
-    from tests.worker_forks import forked_workers
+    from tests.worker_forks import connect_ray
 
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        python = stack.enter_context(forked_workers(Path(folder)))
+    with ExitStack() as stack:
         for tries_left in reversed(range(5)):
             try:
-                # Ray starts its processes with the Python of this one.
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(sys, "executable", str(python))
-                    stack.enter_context(connect_ray())
+                stack.enter_context(connect_ray())
                 break
             # Ray gives its processes 30 s to begin, whatever else the machine does.
             except RayError:

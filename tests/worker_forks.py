@@ -137,12 +137,25 @@ def _become(
 
 
 @contextlib.contextmanager
-def forked_workers(folder: Path) -> Iterator[Path]:
-    """Give the Python for a Ray that is started within the block: it forks the workers.
+def connect_ray() -> Iterator[None]:
+    """Start a Ray as commands do, whose workers are forked; shut it down at the end of the block."""
+    # Here, so that a worker does not wait for these.
+    import tempfile
+    from unittest import mock
 
-    Args:
-        folder: An empty one, with a path that is short enough for a socket.
-    """
+    from biovl.runtime import connection
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        python = stack.enter_context(_forks(Path(folder)))
+        # Ray starts its processes with the Python of this one.
+        with mock.patch.object(sys, "executable", str(python)):
+            stack.enter_context(connection.connect_ray())
+        yield
+
+
+@contextlib.contextmanager
+def _forks(folder: Path) -> Iterator[Path]:
+    """Give a program to be started in place of Python: if it is to be a worker, one is forked."""
     address, launcher = folder / "forks", folder / "python"
     launcher.write_text(f"""#!/bin/sh
 case "$*" in

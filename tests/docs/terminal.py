@@ -15,6 +15,7 @@ from unittest import mock
 from biovl import __main__
 from tests.docs.checking import job_of
 from tests.docs.pages import words
+from tests.worker_forks import connect_ray
 
 SMALLER = {
     ("sample",): ["--articles", "12"],
@@ -33,8 +34,6 @@ _done: set[str] = set()
 
 def begin(folder: Path) -> None:
     """Go to a folder and start Ray there."""
-    from biovl.runtime.connection import connect_ray
-
     os.chdir(folder)
     os.environ["HF_HOME"] = str(folder / "hub")
     _open.enter_context(connect_ray())
