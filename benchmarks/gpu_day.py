@@ -6,9 +6,9 @@
 
 Each step runs in a process of its own, in the order of its worth, and writes OUT/STEP.json; its log
 is OUT/STEP.txt, and what it had found when it was ended is in OUT/STEP.partial.json. Steps that
-failed, or did not fit into --minutes, run again with the same command.
-Only the last step needs Ray; without it, that step is left out. No weights are downloaded: speed
-and memory do not depend on them.
+failed, or did not fit into --minutes, run again with the same command. Only ``jobs`` needs Ray;
+without it, that step is left out. No weights are downloaded: speed and memory do not depend on
+them.
 """
 
 import argparse

@@ -51,21 +51,19 @@ def _serve(address: str) -> None:
                     key.data()
                     continue
                 connection, _ = listener.accept()
-                _fork(connection, selector, listener)
+                _fork(connection, selector)
 
 
 def _preload() -> None:
     """Import what most workers need, but not Ray, which reads its variables when it is imported.
 
-    No thread may be there afterwards: it would not be forked.
+    No thread of Python may be there afterwards: it would not be forked.
     """
     for name in ("open_clip", "pandas", "pyarrow.dataset", "scipy.sparse", "transformers"):
         importlib.import_module(name)
 
 
-def _fork(
-    connection: socket.socket, selector: selectors.BaseSelector, listener: socket.socket
-) -> None:
+def _fork(connection: socket.socket, selector: selectors.BaseSelector) -> None:
     size, outputs, *_ = socket.recv_fds(connection, 4, 2)
     begin, left = b"", int.from_bytes(size, "big")
     while len(begin) < left:
@@ -73,7 +71,7 @@ def _fork(
     worker = os.fork()
     if worker == 0:
         try:
-            # Descriptors of other workers stay open here, too.
+            # A worker that kept them would keep the others' ends from being noticed.
             for key in list(selector.get_map().values()):
                 os.close(key.fd)
             selector.close()
@@ -100,8 +98,10 @@ def _fork(
         os.close(handle)
 
     def lose() -> None:
-        selector.unregister(connection)
-        os.kill(worker, 9)
+        # Where both ended at once, ``end`` has come first, and the number may be another process's.
+        with contextlib.suppress(KeyError, ValueError):
+            selector.unregister(connection)
+            os.kill(worker, 9)
 
     selector.register(handle, selectors.EVENT_READ, end)
     selector.register(connection, selectors.EVENT_READ, lose)
