@@ -131,7 +131,74 @@ from tests.articles.subcaptions.cases import read
         ),
         (
             "a Shoot length and b root length under stress. Asterisks, P < 0.05",
-            ["", "a: Shoot length", "b: root length under stress.", "Asterisks, P < 0.05"],
+            ["", "a: Shoot length", "b: root length", "under stress. Asterisks, P < 0.05"],
+        ),
+        (
+            "(A) Gene map. (B) Wet and (C) dry weight of roots in spring. Bars show the mean.",
+            [
+                "",
+                "A: Gene map.",
+                "B: Wet",
+                "C: dry weight",
+                "B,C: of roots in spring.",
+                "Bars show the mean.",
+            ],
+        ),
+        (
+            "(A) Gene map. Weight of (B) roots and (C) shoots of rye. It was measured twice. (D) Sketch.",
+            [
+                "",
+                "A: Gene map.",
+                "B,C: Weight of",
+                "B: roots",
+                "C: shoots",
+                "B,C: of rye. It was measured twice.",
+                "D: Sketch.",
+                "",
+            ],
+        ),
+        (
+            "Cells were kept warm, and then (A) lysed; or subjected to (B) heat, or (C) cold.",
+            [
+                "Cells were kept warm, and then",
+                "A: lysed",
+                "B,C: subjected to",
+                "B: heat",
+                "C: cold.",
+                "",
+            ],
+        ),
+        (
+            "(A–D) Liver (A and C) and lung (B and D). (A, B) Day 1; (C, D) day 8. Bar, 5 µm. (E) Blot.",
+            [
+                "",
+                "A,C: Liver",
+                "B,D: lung",
+                "A,B: Day 1",
+                "C,D: day 8.",
+                "A,B,C,D: Bar, 5 µm.",
+                "E: Blot.",
+                "",
+            ],
+        ),
+        (
+            "Biofilms were measured (A) by staining after one hour and (B) by counting after a day.",
+            [
+                "Biofilms were measured",
+                "A: by staining after one hour",
+                "B: by counting after a day.",
+                "",
+            ],
+        ),
+        (
+            "(A) Cells at rest. (B) Sketch of them. (C) Traces of cells. States 1 to 3 are those in (A, B).",
+            [
+                "",
+                "A: Cells at rest.",
+                "B: Sketch of them.",
+                "C: Traces of cells. States 1 to 3 are those in (A, B).",
+                "",
+            ],
         ),
         (
             "(a) Map of the gene; names as in Figure 1 (b) Whole embryos. (c) Sections.",

@@ -16,6 +16,7 @@ from biovl.articles.subcaptions.words import (
     COMPLEMENT,
     CONJUNCTION,
     JOINT_BEFORE,
+    NEXT_LEAD,
     NOUN,
     POST_BEHIND,
     PREDICATE,
@@ -61,6 +62,9 @@ class _Reader:
         """Starts of sentences at the end that name the panels they are about."""
         self.current: tuple[str, ...] | None = None
         """Labels that apply to a following sentence without markers."""
+        self.group: tuple[str, ...] = ()
+        """Labels of the last list that starts a sentence, until a label outside it."""
+        self.group_start = 0
         self.was_post = False
         self.are_first = False
         """Whether labels start sentences in this caption."""
@@ -73,6 +77,7 @@ class _Reader:
         marked = [at for at, (_, inside) in enumerate(groups) if inside]
         for at, (span, inside) in enumerate(groups):
             if inside:
+                self._note_group(span, inside)
                 self._marked(span, inside, votes[at] or overall)
             else:
                 self._unmarked(span, is_last=at > marked[-1])
@@ -127,7 +132,7 @@ class _Reader:
                 total += 2
             total += 1 if COMPLEMENT.search(before) else -1
             # No text ends with a conjunction.
-            total += 2 * (CONJUNCTION.search(before) is not None)
+            total += 3 * (CONJUNCTION.search(before) is not None)
         if total == 0 and inside:
             rest = self.caption[inside[-1].end : span.end]
             return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
@@ -164,6 +169,13 @@ class _Reader:
             else:
                 self._behind(part, markers, ())
             self.defined |= set(_names(markers))
+
+    def _note_group(self, span: Span, inside: Sequence[Marker]) -> None:
+        names = _names(inside)
+        if not set(names) <= set(self.group):
+            is_list = len(inside[0].labels) > 1 and inside[0].start <= span.start + 3
+            self.group = inside[0].names() if is_list else ()
+            self.group_start = span.start
 
     def _is_list(self, inside: Sequence[Marker]) -> bool:
         """Return whether a later sentence lists the members of the group it goes on about."""
@@ -225,13 +237,30 @@ class _Reader:
                 start = self._clause_before(own[at - 1].end, marker.start)
                 last = self.found.pop()
                 self._add(last.start, start, last.labels, last.cuts)
-            stop = self._end_of_last(own, end) if shares and at + 1 == len(own) else end
-            self._add(start, stop, marker.names(), (marker,))
-            self._add(stop, end, names)
+            is_shared = at + 1 == len(own) and (shares or self._is_coordinated(own))
+            stop = self._end_of_last(own, end) if is_shared else end
+            later = own[at + 1 :]
+            lead = NEXT_LEAD.search(self.caption, marker.end, end) if later and stop == end else None
+            if lead and COMPLEMENT.search(lead[0]):
+                # "(A) fixed; or subjected to (B) washing": what precedes the next labels.
+                self._add(start, lead.start(), marker.names(), (marker,))
+                self._add(lead.start(), end, _names(later))
+            else:
+                self._add(start, stop, marker.names(), (marker,))
+                self._add(stop, end, names)
             self.defined |= set(marker.names())
         # "(A) Maize; (B) oat. …": text after a list in one sentence applies to all its items.
-        is_list = len(own) > 1 and names == self.every
-        self.current, self.was_post = names if is_list else own[-1].names(), is_list
+        is_group = self.current is not None and set(names) == set(self.current)
+        is_list = len(own) > 1 and (names == self.every or is_group or shares or stop < end)
+        self.current = names if is_list else own[-1].names()
+        self.was_post = len(own) > 1 and names == self.every
+
+    def _is_coordinated(self, own: Sequence[Marker]) -> bool:
+        """Return whether labels number the items of a phrase: ``(a) Wet and (b) dry weight of …``."""
+        gaps = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+        if not gaps or CONJUNCTION.search(gaps[-1]) is None:
+            return False
+        return all("." not in gap and len(gap.split()) < 8 for gap in gaps)
 
     def _end_of_last(self, own: Sequence[Marker], end: int) -> int:
         """Return where the last item of a list ends, and what holds for all begins.
@@ -341,6 +370,9 @@ class _Reader:
             labels = labels if is_about_it else None
             self.current = labels
         is_scale = SCALE.match(self.caption, span.start) is not None
+        is_general = is_scale or TRAILING.match(self.caption, span.start) is not None
+        if self.group and not is_last and is_general and not self._has_before(span.start, self.group_start):
+            labels = self.group
         named = self._named(span) if is_last and not is_scale else ()
         self._add(span.start, span.end, named or labels)
         if named:
@@ -369,16 +401,18 @@ class _Reader:
         for at, segment in enumerate(self.found):
             if segment.start >= after and TRAILING.match(self.caption, segment.start):
                 # Every part has its own error bars, so the last one has, too.
-                opening = " ".join(
-                    self.caption[segment.start : segment.start + 60].split(None, 2)[:2]
-                )
-                if opening in self.caption[parts_start : segment.start]:
+                if self._has_before(segment.start, parts_start):
                     continue
                 self.found[at:] = [
                     s if s.start in self.apart else replace(s, labels=None, cuts=())
                     for s in self.found[at:]
                 ]
                 return
+
+    def _has_before(self, start: int, since: int) -> bool:
+        """Return whether the first two words of a sentence have occurred since a position."""
+        opening = " ".join(self.caption[start : start + 60].split(None, 2)[:2])
+        return opening in self.caption[since:start]
 
     def _add(
         self, start: int, end: int, labels: tuple[str, ...] | None, cuts: tuple[Marker, ...] = ()

@@ -19,7 +19,8 @@ SCALE = re.compile(
 TRAILING = re.compile(
     r"(?:\[?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
     r"original\smagnification)\b|"
-    r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
+    r"(?:all\s|the\s|these\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns|"
+    r"images|micrographs|figures|photographs|panels)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
     r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|note:|key|source|credit|"

@@ -10,7 +10,8 @@ REFERRING = re.compile(
 SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but|panels?)|[,;:])\s$", re.IGNORECASE)
 NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
 COMPARING = re.compile(
-    r"\b(?:described|shown|seen|see|as|same|similar|identical|compared|according|like|than|that)"
+    r"\b(?:described|shown|seen|see|as|same|similar|identical|compared|according|like|than|that|those|"
+    r"corresponds?|corresponding)"
     r"(?:\s(?:as|in|to|with|for))*\s?\(?$",
     re.IGNORECASE,
 )
@@ -40,12 +41,14 @@ JOINT_BEFORE = re.compile(
     r"\s*(?:[,;.:]\s*)?(?:(?:and|or|but|while|whereas|as well as)\s+)?", re.IGNORECASE
 )
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
+# Ends a clause, and opens the one that labels behind it go on.
+NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
 PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
 )
 # Begins what is said of all items of a list, behind the last one.
 SHARED = re.compile(
-    r"\b(?:of|in(?!\ssitu|\svi)|for|at|from|with|under|during|after|before|between|by|using)\s"
+    r"\b(?:of|in(?!\ssitu|\svi)|on|for|at|from|with|under|during|after|before|between|by|using)\s"
 )
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
