@@ -25,7 +25,9 @@ from biovl.articles.subcaptions.words import (
     REFERRING_ON,
     SEPARATORS,
     SHARED,
+    SHOWN_IN,
     SUBJECT,
+    VALUE,
     VERB,
 )
 from biovl.core.records import Span
@@ -122,7 +124,7 @@ class _Reader:
             if SUBJECT.search(before) and VERB.match(behind):
                 total += 3
                 continue
-            if POST_BEHIND.match(behind):
+            if POST_BEHIND.match(behind) or behind[:1] == ")":
                 total -= 2
             elif PREDICATE.match(behind):
                 total -= 1
@@ -154,7 +156,8 @@ class _Reader:
         if not own:
             # "The arrows in (A) …" is about A; "… as described in (A)" goes on about its own panel.
             before = self.caption[span.start : inside[0].start]
-            if self.current is not None and (len(before) > 60 or COMPARING.search(before)):
+            goes_on = len(before) > 60 and not set(_names(inside)) < set(self.current or ())
+            if self.current is not None and (goes_on or _compares(before)):
                 self._add(span.start, span.end, self.current)
                 return
             self._add(span.start, span.end, _names(inside))
@@ -345,6 +348,10 @@ class _Reader:
         if ": " in first:
             return first.rindex(": ") + 2
         second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
+        # "… at t = 0 h (A), 24 h (B)": numbers differ, what precedes them is shared.
+        value = VALUE.search(first)
+        if value and VALUE.fullmatch(second):
+            return value.start()
         word = second.split(" ", 1)[0].lower()
         if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
             same = first.lower().rfind(f" {word} ")
@@ -389,7 +396,7 @@ class _Reader:
             text, before = match["list"], self.caption[span.start : match.start()]
             labels = [label.name for kind in kinds_of(text) for label in expand(text, kind)]
             is_clear = text[0].isupper() or match["noun"] or len(labels) > 1
-            is_aside = before.count("(") > before.count(")") or COMPARING.search(before + "in ")
+            is_aside = before.count("(") > before.count(")") or _compares(before + "in ")
             # "T, thymus; asterisks in D: …": abbreviations are explained for all panels.
             if is_clear and not is_aside and (names or ";" not in before):
                 names |= dict.fromkeys(label for label in labels if label in self.every)
@@ -425,6 +432,11 @@ class _Reader:
 
 def _names(markers: Sequence[Marker]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for marker in markers for name in marker.names()))
+
+
+def _compares(before: str) -> bool:
+    """Return whether the text in front of a label compares with that panel, or points to it."""
+    return COMPARING.search(before) is not None and SHOWN_IN.match(before) is None
 
 
 def _groups(

@@ -15,6 +15,11 @@ COMPARING = re.compile(
     r"(?:\s(?:as|in|to|with|for))*\s?\(?$",
     re.IGNORECASE,
 )
+# "Means are shown in (A) and (B)", unlike "as shown in (A)".
+SHOWN_IN = re.compile(
+    r"\A[^,;]{3,50}\s(?:is|are|was|were)\s(?:also\s)?(?:shown|displayed|presented|plotted|given)\sin\s"
+    r"(?:the\s)?(?:panels?\s)?\(?\Z"
+)
 REFERRING_ON = re.compile(r"(?:,|\b(?:and|or))\s?$", re.IGNORECASE)
 COMPLEMENT = re.compile(
     r"(?:[:;,(]|\b(?:and|or|of|the|with|by|under|from|at|for|to|in|on|using|between|showing|demonstrating|"
@@ -27,7 +32,8 @@ ASIDE = r"\s?(?:\([^()]{1,40}\)\s)?"
 VERBS = (
     r"shows?|showed|showing|demonstrates?|demonstrated|demonstrating|indicates?|indicated|"
     r"indicating|reveals?|revealed|revealing|is|are|was|were|has|have|had|represents?|displays?|"
-    r"depicts?|illustrates?|confirms?|confirmed|presents?"
+    r"depicts?|illustrates?|confirms?|confirmed|presents?|lacks?|lacked|contains?|contained|"
+    r"exhibits?|exhibited|fails?|failed|remains?|remained|appears?|appeared"
 )
 VERB = re.compile(rf"{ASIDE}(?:{VERBS})\b", re.IGNORECASE)
 PREDICATE = re.compile(
@@ -43,6 +49,8 @@ JOINT_BEFORE = re.compile(
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
 # Ends a clause, and opens the one that labels behind it go on.
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
+# A number with a unit.
+VALUE = re.compile(r"[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
 PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
