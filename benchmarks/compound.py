@@ -87,7 +87,7 @@ def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
     articles = cases.Articles(options.shared)
     yield from _figures(options, named, articles, failed)
     if options.shared or options.gold:
-        yield _captions(options, articles)
+        yield from _captions(options, articles)
         yield _citances(options, articles)
 
 
@@ -108,7 +108,8 @@ def _drawn(options: argparse.Namespace) -> Iterator[Case]:
 def _folders(options: argparse.Namespace) -> list[Path]:
     if options.command == "score":
         return [options.folder]
-    return [*([GOLD] if options.shared and GOLD.exists() else []), *options.gold]
+    ours = (GOLD, GOLD / "random")
+    return [*(ours if options.shared and GOLD.exists() else ()), *options.gold]
 
 
 def _figures(
@@ -203,7 +204,7 @@ def _table(
     )
 
 
-def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
+def _captions(options: argparse.Namespace, articles: cases.Articles) -> Iterator[str]:
     every: list[cases.CaptionCase] = []
     if options.shared:
         every += cases.read_captions(options.shared / "cases", articles)
@@ -216,6 +217,7 @@ def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
         if options.exsclaim:
             named["EXSCLAIM"] = methods.exsclaim(options.exsclaim)
     found = []
+    sure: list[tuple[str, Scored]] = []
     for case in (case for case in every if _is_wanted(case, options)):
         for name, method in named.items():
             start = time.process_time()
@@ -224,7 +226,16 @@ def _captions(options: argparse.Namespace, articles: cases.Articles) -> str:
             values = {**scores.caption_values(case, texts, own), "cpu_ms": spent}
             one = scores.plain(case.article, values)
             found += [(group, name, one) for group in _groups(case, options.by, name)]
-    return "Captions\n\n" + _table(found, scores.CAPTIONS, options.resamples, count="captions")
+            if name == "biovl" and case.own:
+                wrong = "" if values["whole"] else "words"
+                confidence = methods.caption_confidence(case)
+                whole = replace(one, is_compound=True, confidence=confidence, wrong=wrong)
+                sure.append((case.set, whole))
+    table = _table(found, scores.CAPTIONS, options.resamples, count="captions")
+    yield f"Captions\n\n{table}"
+    for name, ones in scores.grouped(sure).items():
+        head = ["confidence", "split", "share split", "share right", "what is wrong"]
+        yield f"Captions by confidence: {name}\n\n" + markdown(head, scores.reliability(ones))
 
 
 def _citances(options: argparse.Namespace, articles: cases.Articles) -> str:

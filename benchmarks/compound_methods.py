@@ -151,6 +151,11 @@ def our_caption(case: CaptionCase) -> tuple[dict[str, str], dict[str, str]]:
     return {label: split.text_of(label) for label in own}, own
 
 
+def caption_confidence(case: CaptionCase) -> float:
+    """Return how sure the split of a caption is, without its image."""
+    return split_caption(case.caption, bold=case.bold, cited=set(case.cited)).confidence
+
+
 def whole_caption(case: CaptionCase) -> tuple[dict[str, str], dict[str, str]]:
     """Return the right labels, each with the whole caption."""
     texts = dict.fromkeys(case.texts, case.caption)

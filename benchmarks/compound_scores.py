@@ -23,6 +23,9 @@ _WORD = re.compile(r"\w+")
 _WRONG_WORDS = 0.1
 """Share of a panel's own words that may be missing, or be a neighbour's, in a right text."""
 
+_SENTENCE = 8
+"""Words of all panels from which on they are a sentence, and must not be missing."""
+
 KINDS = ("cut single", "stays whole", "too few", "too many", "boxes", "labels", "words")
 """What can be wrong with a figure, in the order in which it is looked for."""
 
@@ -105,25 +108,52 @@ def _ranked(found: Prediction, true: Sequence[Box]) -> list[tuple[float, list[bo
 
 
 def _words_are_right(panel: TruePanel, case: Case, texts: Mapping[str, str], text: str) -> bool:
-    """Return whether a panel's text has its own words, and none of its neighbours'.
-
-    What is in front of and behind all parts is no neighbour's and may be missing.
-    """
+    """Return whether a panel's text has its own words, and none of its neighbours'."""
     if not panel.own:
         return panel.label is not None or not text
-    given = _bag(text)
-    own = _bag(panel.own) - Counter([(panel.label or "").lower()])
-    others = Counter[str]()
-    for other in case.panels:
-        if other.own != panel.own:
-            others |= _bag(other.own)
-    extra = (given - _bag(panel.text)) & others
+    extra = _neighbours_words(panel.own, panel.text, text, [other.own for other in case.panels])
     if not case.has_trailing:
         # What follows the last part may be that of all, or its own.
         of_last = functools.reduce(operator.and_, map(_bag, texts.values()), extra)
         extra -= of_last & _bag(case.panels[-1].own)
-    allowed = max(1.0, _WRONG_WORDS * own.total())
-    return (own - given).total() <= allowed and extra.total() <= allowed
+    return _has_its_words(panel.own, panel.label or "", text, extra)
+
+
+def words_are_right(case: CaptionCase, texts: Mapping[str, str]) -> bool:
+    """Return whether a caption's labels are right, and each has its own words, no neighbour's.
+
+    A sentence that is about all panels may not be missing either.
+    """
+    own, found = ({k.lower(): v for k, v in side.items()} for side in (case.own or {}, texts))
+    if own.keys() != found.keys():
+        return False
+    for label, true in case.texts.items():
+        name = label.lower()
+        given = found[name]
+        extra = _neighbours_words(own[name], true, given, own.values())
+        missing = _bag(true) - _bag(given)
+        if missing.total() > _SENTENCE or not _has_its_words(own[name], name, given, extra):
+            return False
+    return True
+
+
+def _neighbours_words(own: str, true: str, given: str, every: Iterable[str]) -> Counter[str]:
+    """Return the words of a given text that are only other panels' own."""
+    others = Counter[str]()
+    for other in every:
+        if other != own:
+            others |= _bag(other)
+    return (_bag(given) - _bag(true)) & others
+
+
+def _has_its_words(own: str, label: str, given: str, extra: Counter[str]) -> bool:
+    """Return whether few of a panel's own words are missing, and few others are there.
+
+    What is in front of and behind all parts is no neighbour's and may be missing.
+    """
+    own_words = _bag(own) - Counter([label.lower()])
+    allowed = max(1.0, _WRONG_WORDS * own_words.total())
+    return (own_words - _bag(given)).total() <= allowed and extra.total() <= allowed
 
 
 def token_f1(found: str, true: str, label: str) -> float:
@@ -175,6 +205,7 @@ def caption_values(
         values[name] = both / len(names) if names else 1.0
         values["exact"] = a.keys() == b.keys()
         values["owned"] = name == "own f1"
+    values["whole"] = float(case.own is not None and words_are_right(case, texts))
     return values
 
 
@@ -254,6 +285,7 @@ CAPTIONS: dict[str, Metric] = {
     "label sets exact": share("exact", "captions"),
     "token F1": share("f1", "captions"),
     "own part F1": share("own f1", "owned"),
+    "wholly right": share("whole", "owned"),
     "CPU ms": share("cpu_ms", "captions"),
 }
 CITANCES: dict[str, Metric] = {

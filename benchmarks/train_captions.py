@@ -8,8 +8,8 @@ abbreviations and cross-references that are inserted into captions. Which of the
 continue the alphabet is chance, so each is given a place in it.
 
 How likely a split is right is learned from the captions of ``benchmarks/gold`` and of the shared
-cases. It is right if its labels are, and the words of their texts mostly (F1 0.85). The table shows
-probabilities for articles that were left out of the fit.
+cases. It is right if its labels are, and each panel has its own words and none of its neighbours'.
+The table shows probabilities for articles that were left out of the fit.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from compound_cases import Articles, fold_of, read_captions
-from compound_scores import caption_values
+from compound_scores import words_are_right
 
 from biovl.articles.citances.extraction import citances
 from biovl.articles.jats import read_article
@@ -36,6 +36,7 @@ from biovl.articles.subcaptions.splitting import split_caption
 from biovl.articles.subcaptions.systems import System, choose, proposed
 from biovl.core.records import Span
 
+GOLD = Path(__file__).parent / "gold"
 WEIGHTS = Path(__file__).parents[1] / "platform/biovl/articles/subcaptions/evidence.json"
 _PUBLISHER = re.compile(rb"<publisher-name>([^<]*)")
 _NAMED = ("group", "type", "stage", "class", "strain", "site", "vitamin", "factor", "case", "model")
@@ -180,20 +181,18 @@ def splits(shared: Path) -> Iterator[tuple[int, Example]]:
     With and without what the article tells about its labels.
     """
     articles = Articles(shared)
-    folders = (Path(__file__).parent / "gold", shared / "cases")
+    folders = (GOLD, GOLD / "random", shared / "cases")
     for case in (case for folder in folders for case in read_captions(folder, articles)):
         cited = {panel.split(".")[0] for panel in case.cited}
         for bold, hints in dict.fromkeys([(case.bold, frozenset(cited)), ((), frozenset[str]())]):
-            found = markers(case.caption, bold)
-            system = choose(case.caption, found, hints, ())
+            system = choose(case.caption, markers(case.caption, bold), hints, ())
             split = split_caption(case.caption, bold=bold, cited=hints)
             if system is None or not split.parts:
                 continue
+            parts = [(part.labels, part.spans[0]) for part in split.parts]
             texts = {label: split.text_of(label) for label in split.labels()}
-            score = caption_values(case, texts, texts)
-            parts = [(part.labels, part.text) for part in split.parts]
-            is_right = int(bool(score["exact"]) and score["f1"] >= 0.85)
-            yield fold_of(case.article), (qualities(system.markers, system.odds, parts), is_right)
+            found = qualities(case.caption, system.markers, parts, split.trailing)
+            yield fold_of(case.article), (found, int(words_are_right(case, texts)))
 
 
 def fit(examples: Sequence[Example], *, ridge: float = 1.0) -> dict[str, float]:

@@ -40,7 +40,8 @@ from biovl.images.labels.reading import WEIGHTS, find_words, readable_copy
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.strata import STRATA
 from biovl.split import confidence
-from biovl.split.rows import match_figure
+from biovl.split.detector.detector import Detector
+from biovl.split.rows import Propose, match_figure
 
 SEED = 80_000
 """First seed of the drawn figures: none of those that are scored."""
@@ -146,9 +147,9 @@ def fit(found: Sequence[Example], decay: float = 1e-4) -> tuple[float, np.ndarra
     return float(solved[0] - coefficients @ mean), coefficients
 
 
-def agreement(case: Case, weight: float) -> Example | None:
+def agreement(case: Case, weight: float, propose: Propose) -> Example | None:
     """Return the evidence that a figure is split right, and whether it is; None: it stays whole."""
-    found = match_figure(case.row, None)
+    found = match_figure(case.row, propose)
     if isinstance(found, tuple):
         return None
     values = confidence.evidence(found.caption, found.matched)
@@ -183,11 +184,12 @@ def main() -> None:
     torch.set_num_threads(1)
     found: dict[str, list[Example]] = {"told": [], "untold": []}
     agreeing: list[Example] = []
+    propose = Detector.builtin().propose
     for case, is_drawn in figures(options.shared, options.figures):
         for kind, more in examples(case, 1.0 if is_drawn else _REAL).items():
             found[kind] += more
         if case.set not in _UNUSUAL:
-            one = agreement(case, 1.0 if is_drawn else _REAL_WHOLE)
+            one = agreement(case, 1.0 if is_drawn else _REAL_WHOLE, propose)
             agreeing += [one] if one else []
     _write(options.labels, weights_of(found))
     constant, coefficients = fit(agreeing, 1e-2)

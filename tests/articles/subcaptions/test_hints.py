@@ -76,10 +76,22 @@ def test_a_figure_may_begin_in_the_middle_of_the_alphabet() -> None:
     assert split_caption(caption, cited={"H", "I"}).labels() == ("H", "I")
 
 
-def test_hints_raise_the_confidence() -> None:
-    caption = "(A) Axial CT. (B) Coronal CT."
-    plain = split_caption(caption).confidence
-    assert 0 < plain < split_caption(caption, cited={"A", "B"}).confidence <= 1
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        # The sentence behind the list may be about either panel, or about both.
+        "Views of the heart (A) and the lung (B) at rest. The arrow in (A) marks what is larger in (B).",
+        # The last part holds what may be about all.
+        "(A) Heart. (B) Lung." + " The cells were kept for a day and a night at rest." * 3,
+        # The text in front of the parts speaks of one of them.
+        "Organs of mice, as drawn in (B). They were fixed. They were cut. (A) Heart. (B) Lung.",
+    ],
+)
+def test_what_makes_a_split_doubtful_lowers_the_confidence(doubtful: str) -> None:
+    plain = split_caption(
+        "Organs of mice. (A) Axial view of the heart. (B) Coronal view of a lung."
+    )
+    assert 0 < split_caption(doubtful).confidence < plain.confidence < 1
 
 
 def test_text_of_a_panel_is_what_holds_for_all_and_its_own_parts() -> None:

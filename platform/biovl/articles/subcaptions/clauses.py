@@ -243,7 +243,9 @@ class _Reader:
             is_shared = at + 1 == len(own) and (shares or self._is_coordinated(own))
             stop = self._end_of_last(own, end) if is_shared else end
             later = own[at + 1 :]
-            lead = NEXT_LEAD.search(self.caption, marker.end, end) if later and stop == end else None
+            lead = (
+                NEXT_LEAD.search(self.caption, marker.end, end) if later and stop == end else None
+            )
             if lead and COMPLEMENT.search(lead[0]):
                 # "(A) fixed; or subjected to (B) washing": what precedes the next labels.
                 self._add(start, lead.start(), marker.names(), (marker,))
@@ -259,7 +261,7 @@ class _Reader:
         self.was_post = len(own) > 1 and names == self.every
 
     def _is_coordinated(self, own: Sequence[Marker]) -> bool:
-        """Return whether labels number the items of a phrase: ``(a) Wet and (b) dry weight of …``."""
+        """Return whether labels number items of a phrase: ``(a) Wet and (b) dry weight of …``."""
         gaps = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
         if not gaps or CONJUNCTION.search(gaps[-1]) is None:
             return False
@@ -378,7 +380,12 @@ class _Reader:
             self.current = labels
         is_scale = SCALE.match(self.caption, span.start) is not None
         is_general = is_scale or TRAILING.match(self.caption, span.start) is not None
-        if self.group and not is_last and is_general and not self._has_before(span.start, self.group_start):
+        if (
+            self.group
+            and not is_last
+            and is_general
+            and not self._has_before(span.start, self.group_start)
+        ):
             labels = self.group
         named = self._named(span) if is_last and not is_scale else ()
         self._add(span.start, span.end, named or labels)

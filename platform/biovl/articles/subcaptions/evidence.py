@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 
+from biovl.articles.subcaptions.labels import DASH
 from biovl.articles.subcaptions.markers import Marker
+from biovl.articles.subcaptions.sentences import sentences
 from biovl.articles.subcaptions.words import COMPARING, POST_BEHIND, PREDICATE
+from biovl.core.records import Span
 
 WEIGHTS: dict[str, dict[str, float]] = json.loads(
     files("biovl.articles.subcaptions").joinpath("evidence.json").read_text()
@@ -35,6 +38,11 @@ _NAMED = re.compile(
 )
 _FOREIGN = re.compile(r"\(([A-Za-z]{1,4})\)")
 _END = re.compile(r"[.!?]\s|\n|\Z")
+_MENTION = re.compile(
+    r"(?:\b(?:in|of|from|panels?|see|for)\s(?!a\s)\(?|\()(?:[A-Za-z]|[ivx]{1,4})['′\d]?"
+    rf"(?:\s?[{DASH},&]\s?(?:and\s)?[A-Za-z]['′\d]?){{0,6}}[)\s,.;:]"
+)
+"""A reference to panels, ``in (A)``, or a letter that looks like one."""
 
 
 class Group:
@@ -111,14 +119,11 @@ def log_odds(found: Sequence[str]) -> float:
     return weights["bias"] + sum(weights.get(name, 0.0) for name in found)
 
 
-def likely(
-    caption: str, markers: Sequence[Marker], hints: Collection[str]
-) -> tuple[list[Marker], float]:
-    """Return the markers whose labels are likely, and the log-odds that all are labels.
+def likely(caption: str, markers: Sequence[Marker], hints: Collection[str]) -> list[Marker]:
+    """Return the markers whose labels are likely; none if the caption is likelier to have none.
 
     The labels are the beginning of the alphabet that is likeliest; later ones are other letters in
-    brackets. ``hints`` are labels that the figure has. The log-odds are those of the least likely
-    label, or negative if the caption is better explained without labels.
+    brackets. ``hints`` are labels that the figure has.
     """
     group = Group(markers)
     odds: dict[int, float] = {}
@@ -148,33 +153,53 @@ def likely(
     ]
     first = {name.casefold() for marker in kept[:1] for name in marker.names()}
     if not kept or (best == 0 < len(present) - 1 and not folded & first):
-        return [], -1.0
+        return []
     penalty = _HEADLESS if present[0] != 1 and not folded & first else 0.0
     if totals[best] <= penalty:
-        return [], -1.0
-    return kept, min(odds[index] for index in present[: best + 1]) - penalty
+        return []
+    return kept
 
 
 def qualities(
-    markers: Sequence[Marker], odds: float, parts: Sequence[tuple[tuple[str, ...], str]]
+    caption: str,
+    markers: Sequence[Marker],
+    parts: Sequence[tuple[tuple[str, ...], Span]],
+    trailing: str,
 ) -> dict[str, float]:
     """Return the features of a split caption.
 
     Args:
+        caption: The text.
         markers: The markers of its labels.
-        odds: Log-odds of the least likely label.
-        parts: Labels and text of each part.
+        parts: Labels and range of each part, in order; what precedes the first is the preamble.
+        trailing: The text behind all parts.
     """
-    words = [len(text.split()) for _, text in parts]
-    mentions = Counter(label for labels, _ in parts for label in labels)
-    indices = {label.index for marker in markers for label in marker.labels}
+    texts = [caption[span.start : span.end] for _, span in parts]
+    words = [len(text.split()) for text in texts]
     mean = sum(words[:-1]) / max(len(words) - 1, 1)
+    parts_of = Counter(label for labels, _ in parts for label in labels)
+    markers_of = Counter(name for marker in markers for name in marker.names())
+    indices = {label.index for marker in markers for label in marker.labels}
+    is_each_once = max(parts_of.values()) == 1
+    starts_all = all(marker.starts and len(marker.labels) == 1 for marker in markers)
+    preamble = caption[: parts[0][1].start].strip()
+    # The first characters of a part are its label.
+    mentions = sum(len(_MENTION.findall(text, 4)) for text in texts)
     return {
-        "odds": max(-3.0, min(odds, 8.0)) / 4,
-        "several parts of a label": min(2.0, mentions.total() / len(mentions) - 1),
+        "a label has several parts": float(not is_each_once),
+        "a label is named three times": float(max(markers_of.values()) > 2),
+        "each label starts a sentence": float(is_each_once and starts_all),
+        "labels in brackets": float(markers[0].family in ("bracket", "half")),
         "missing letters": float(max(indices) - min(indices) >= len(indices)),
+        "mentions in parts": math.log1p(mentions),
+        "sentences of a part": min(3.0, sum(len(sentences(t)) - 1 for t in texts) / len(texts)),
         "long last part": float(words[-1] > 3 * mean + 20),
-        "labels within clauses": sum(not m.opens for m in markers) / len(markers),
+        "spread of lengths": math.log((max(words) + 3) / (min(words) + 3)),
+        "length": math.log(max(len(caption), 150) / 500),
+        "no preamble": float(not preamble),
+        "sentences of the preamble": min(4.0, len(sentences(preamble)) if preamble else 0.0),
+        "mention in the preamble": float(_MENTION.search(preamble) is not None),
+        "trailing sentences": min(4.0, len(sentences(trailing)) if trailing else 0.0),
     }
 
 

@@ -99,13 +99,15 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
     if not last:
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     parts = [_part(caption, segment, every) for segment in found[first:last]]
-    texts = [(part.labels, part.text) for part in parts]
+    ranges = [(part.labels, part.spans[0]) for part in parts]
+    trailing = caption[found[last - 1].end :].strip()
+    found_as = qualities(caption, system.markers, ranges, trailing)
     return SplitCaption(
         preamble=caption[: found[first].start].strip(),
         parts=tuple(parts),
-        trailing=caption[found[last - 1].end :].strip(),
+        trailing=trailing,
         system=system.name(),
-        confidence=round(confidence(qualities(system.markers, system.odds, texts)), 3),
+        confidence=round(confidence(found_as), 3),
     )
 
 

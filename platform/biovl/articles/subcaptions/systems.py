@@ -44,8 +44,6 @@ class System:
     markers: tuple[Marker, ...]
     """Markers in the order of their start, without overlaps."""
     score: float
-    odds: float = 0.0
-    """Log-odds of the least likely label."""
 
     def name(self) -> str:
         """Return style and alphabet, as in ``bracket-upper``."""
@@ -60,9 +58,9 @@ def choose(
     for system in proposed(caption, candidates, hints):
         if system.family == "word":
             return system
-        kept, odds = likely(caption, system.markers, hints)
+        kept = likely(caption, system.markers, hints)
         if kept and (len(kept) > 1 or hints or _may_stand_alone(kept[0])):
-            return replace(system, markers=tuple(kept), odds=odds)
+            return replace(system, markers=tuple(kept))
     return None
 
 
