@@ -6,7 +6,7 @@
 The evidence for every letter that could be a label is taken from drawn figures and, with
 ``--shared``, from published ones with panels drawn by hand. A logistic regression weighs it, once
 for figures whose caption names the labels (``told``) and once for others (``untold``). Another one
-weighs how far caption, labels and panels agree, for the probability that all of them are right.
+weighs how far labels and panels agree, for the probability that both are right.
 """
 
 import argparse
@@ -148,14 +148,17 @@ def fit(found: Sequence[Example], decay: float = 1e-4) -> tuple[float, np.ndarra
 
 
 def agreement(case: Case, weight: float, propose: Propose) -> Example | None:
-    """Return the evidence that a figure is split right, and whether it is; None: it stays whole."""
+    """Return the evidence that boxes and labels are right, and whether they are.
+
+    None: the figure stays whole. ``train_captions.py`` learns whether the words are right.
+    """
     found = match_figure(case.row, propose)
     if isinstance(found, tuple):
         return None
     values = confidence.evidence(found.caption, found.matched)
     panels = [FoundPanel(p.label, p.panel.box, p.confidence) for p in found.matched.panels]
     texts = {p.label: found.caption.text_of(p.label) for p in panels if p.label}
-    is_right = not scored(case, Prediction(panels, texts)).wrong
+    is_right = scored(case, Prediction(panels, texts)).wrong in ("", "words")
     evidence = np.array([[values[name] for name in confidence.EVIDENCE]])
     return Example(evidence, np.array([is_right]), weight)
 

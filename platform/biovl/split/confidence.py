@@ -1,6 +1,6 @@
-"""The probability that a figure is split right.
+"""The probability that a figure is split right: that of its caption, times that of its panels.
 
-Caption, printed labels and panels are read independently, so their agreement is evidence.
+Labels and panels are read independently of each other, so their agreement is evidence.
 """
 
 import functools
@@ -14,9 +14,9 @@ from biovl.images.matching import Matched
 WEIGHTS = Path(__file__).with_name("confidence.json")
 """Coefficients of a logistic regression; ``benchmarks/train_splitter.py`` fits them."""
 
-EVIDENCE = ("caption", "boxes", "printed", "missing", "panels")
-"""Confidence of the caption's parts and of the boxes, as log-odds; panels whose label was read, and
-labels without a panel, as fractions; logarithm of the number of panels."""
+EVIDENCE = ("boxes", "printed", "missing", "panels")
+"""Confidence of the boxes, as log-odds; panels whose label was read, and labels without a panel, as
+fractions; logarithm of the number of panels."""
 
 _PRINTED = frozenset({"exact", "written alike", "in either case"})
 
@@ -26,14 +26,13 @@ def probability(caption: SplitCaption, matched: Matched) -> float:
     weights = _weights()
     values = evidence(caption, matched)
     odds = weights["constant"] + sum(weights[name] * values[name] for name in EVIDENCE)
-    return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
+    return caption.confidence / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
 
 
 def evidence(caption: SplitCaption, matched: Matched) -> dict[str, float]:
-    """Return the evidence that a figure is split right, by its name in ``EVIDENCE``."""
+    """Return the evidence that boxes and labels are right, by its name in ``EVIDENCE``."""
     count = len(matched.panels)
     values = (
-        _log_odds(caption.confidence),
         sum(_log_odds(one.panel.confidence) for one in matched.panels) / count,
         sum(one.how in _PRINTED for one in matched.panels) / count,
         len(matched.missing) / len(caption.labels()),

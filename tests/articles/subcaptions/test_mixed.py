@@ -201,6 +201,70 @@ from tests.articles.subcaptions.cases import read
             ],
         ),
         (
+            "(A) Map. (B) IL-2 and (C) TNF were measured in brains of mice. Means are shown.",
+            [
+                "",
+                "A: Map.",
+                "B: IL-2",
+                "C: TNF",
+                "B,C: were measured in brains of mice.",
+                "Means are shown.",
+            ],
+        ),
+        (
+            "Profiles of a gene (A) in tissues of oat, (B) in response to salt and (C) on wounding at noon.",
+            [
+                "Profiles of a gene",
+                "A: in tissues of oat",
+                "B: in response to salt",
+                "C: on wounding at noon.",
+                "",
+            ],
+        ),
+        (
+            "a Uptake of oat. b Uptake of rye. In (a) blue lines are controls. Bars in a and b, 5 µm",
+            [
+                "",
+                "a: Uptake of oat.",
+                "b: Uptake of rye.",
+                "a: In (a) blue lines are controls.",
+                "Bars in a and b, 5 µm",
+            ],
+        ),
+        (
+            "(A) Maps of brains. (B) Histograms of them. GM = gray matter, WM = white matter.",
+            [
+                "",
+                "A: Maps of brains.",
+                "B: Histograms of them.",
+                "GM = gray matter, WM = white matter.",
+            ],
+        ),
+        (
+            "(A) Cells at rest for t = 0 h. Cells at t = 4 h (B), 8 h (C) and 9 h (D). (E) Means are shown in (B) and (C).",
+            [
+                "",
+                "A: Cells at rest for t = 0 h.",
+                "B,C,D: Cells at t =",
+                "B: 4 h",
+                "C: 8 h",
+                "D: 9 h",
+                "E: Means are shown in (B) and (C).",
+                "",
+            ],
+        ),
+        (
+            "(A) Cells. (B) Counts of cells. (C) Mass of cells. Means and errors are shown in (B) and (C).",
+            [
+                "",
+                "A: Cells.",
+                "B: Counts of cells.",
+                "C: Mass of cells.",
+                "B,C: Means and errors are shown in (B) and (C).",
+                "",
+            ],
+        ),
+        (
             "(a) Map of the gene; names as in Figure 1 (b) Whole embryos. (c) Sections.",
             [
                 "",

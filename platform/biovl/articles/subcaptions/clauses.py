@@ -15,7 +15,9 @@ from biovl.articles.subcaptions.words import (
     COMPARING,
     COMPLEMENT,
     CONJUNCTION,
+    ITEM_END,
     JOINT_BEFORE,
+    JOINT_VERB,
     NEXT_LEAD,
     NOUN,
     POST_BEHIND,
@@ -32,7 +34,9 @@ from biovl.articles.subcaptions.words import (
 )
 from biovl.core.records import Span
 
-_NAMING = re.compile(rf"\b(?:in|for)\s(?P<noun>(?:the\s)?panels?\s)?\(?(?P<list>{LIST})(?![-–'′=])")
+_NAMING = re.compile(
+    rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
+)
 """A reference to panels: ``Arrows in panels A and B``."""
 
 
@@ -111,6 +115,8 @@ class _Reader:
 
     def _vote(self, span: Span, inside: Sequence[Marker]) -> int:
         """Return the evidence for labels before (positive) or after (negative) their text."""
+        if self._opens_items(span, inside):
+            return 3
         total = 0
         for at, marker in enumerate(inside):
             if at == 0 and not self.caption[span.start : marker.start].strip(SEPARATORS):
@@ -139,6 +145,15 @@ class _Reader:
             rest = self.caption[inside[-1].end : span.end]
             return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
         return total
+
+    def _opens_items(self, span: Span, inside: Sequence[Marker]) -> bool:
+        """Return whether all labels open items: ``dose (A) at rest, (B) in sleep and (C) at work``."""
+        if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
+            return False
+        before = (self.caption[span.start : marker.start] for marker in inside[1:])
+        return all(map(ITEM_END.search, before)) and not any(
+            POST_BEHIND.match(self.caption, marker.end) for marker in inside[:-1]
+        )
 
     def _marked(self, span: Span, inside: Sequence[Marker], vote: int) -> None:
         if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
@@ -277,9 +292,14 @@ class _Reader:
             return end
         if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
             return end
+        longest = max(item.count(" ") for item in items)
+        verb = JOINT_VERB.search(self.caption, own[-1].end, end)
+        # "(A) Mass and (B) height were measured at noon."
+        if verb and self.caption[own[-1].end : verb.start()].count(" ") <= longest + 1:
+            return verb.start()
         shared = SHARED.search(self.caption, own[-1].end + 3, end)
         last = self.caption[own[-1].end : shared.start()] if shared else ""
-        is_alike = last.count(" ") <= max(item.count(" ") for item in items) + 1
+        is_alike = last.count(" ") <= longest + 1
         return shared.start() if shared and is_alike and ";" not in last else end
 
     def _is_next(self, span: Span, marker: Marker) -> bool:
@@ -387,7 +407,8 @@ class _Reader:
             and not self._has_before(span.start, self.group_start)
         ):
             labels = self.group
-        named = self._named(span) if is_last and not is_scale else ()
+        names_first = _NAMING.match(self.caption, span.start) is not None
+        named = self._named(span) if (is_last or names_first) and not is_scale else ()
         self._add(span.start, span.end, named or labels)
         if named:
             self.current = None

@@ -32,6 +32,7 @@ TRAILING = re.compile(
     r"experiments?|figures?|photographs?|samples|measurements|lines?|box(?:es)?)\b|"
     r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
     r"[A-Z][\w-]{0,11}\s?=\s?[^.;=]{2,60}[.;]\s[A-Z][\w-]{0,11}\s?=|"
+    r"(?-i:[A-Z][A-Z+\d]{1,7})\s?=\s?[^.;=]{2,60}[,;.]\s(?-i:[A-Z][A-Z+\d]{1,7})\s?=|"
     r"[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s[^.;]{2,60};\s[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s))",
     re.IGNORECASE,
 )

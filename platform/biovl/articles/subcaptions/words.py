@@ -28,6 +28,7 @@ COMPLEMENT = re.compile(
     re.IGNORECASE,
 )
 CONJUNCTION = re.compile(r"\b(?:and|or|both|either|but|then)\s$", re.IGNORECASE)
+ITEM_END = re.compile(r"(?:[,;]|\b(?:and|or))\s\Z")
 ASIDE = r"\s?(?:\([^()]{1,40}\)\s)?"
 VERBS = (
     r"shows?|showed|showing|demonstrates?|demonstrated|demonstrating|indicates?|indicated|"
@@ -46,6 +47,8 @@ POST_BEHIND = re.compile(r"\s?(?:[,;.:]|$|\b(?:and|or|as well as|but|while|where
 JOINT_BEFORE = re.compile(
     r"\s*(?:[,;.:]\s*)?(?:(?:and|or|but|while|whereas|as well as)\s+)?", re.IGNORECASE
 )
+# The verb of a list: "IL-2 and TNF were measured".
+JOINT_VERB = re.compile(r"\b(?:are|were|have)\s")
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
 # Ends a clause, and opens the one that labels behind it go on.
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
