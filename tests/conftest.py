@@ -18,6 +18,10 @@ SHARED = ROOT.parent / "shared" / "data"
 # CPU time of these tests. It is read where Ray is started, also by the commands that tests run.
 os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 
+# Testers run side by side, as many as cores. Threads of PyTorch that wait for each other do so by
+# computing: beside another tester, two take seven times the CPU time of one for a small model.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Some environments forbid byte-code. Then each process compiles all tests anew (7 CPU seconds), and
 # each of the dozens of processes that tests start compiles our modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
