@@ -72,6 +72,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _worker_forks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fork the workers of Ray, of ours and of the commands that tests run."""
+    with ExitStack() as stack:
+        if any(item.get_closest_marker("ray") for item in request.session.items):
+            from tests.worker_forks import fork_workers
+
+            stack.enter_context(fork_workers())
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_session(bucket_uri: str) -> Iterator[None]:
     """One Ray for all tests that need it: starting it takes seconds.
@@ -79,7 +90,7 @@ def ray_session(bucket_uri: str) -> Iterator[None]:
     Its workers find the bucket through the environment, which they have from this process.
     """
     from biovl.core.errors import RayError
-    from tests.worker_forks import connect_ray
+    from biovl.runtime.connection import connect_ray
 
     with ExitStack() as stack:
         for tries_left in reversed(range(5)):

@@ -1,9 +1,9 @@
 """Ray's workers, forked from a process that has already imported PyTorch: 0.5 CPU s in place of 5.
 
-    python -I -S tests/worker_forks.py SOCKET RAY_ARGUMENT...   in place of Ray's Python: a worker
-    python tests/worker_forks.py SOCKET                         the process that forks them
+    python tests/worker_forks.py SOCKET     the process that forks them
 
-Nothing else differs: a worker has Ray's arguments, variables, folder and log files.
+They are those of every Ray that tests start, and that the commands start which tests run: a worker
+asks for it itself, in ``startup/sitecustomize.py``, which Python runs before anything else.
 """
 
 import contextlib
@@ -15,22 +15,15 @@ import selectors
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
-_WORKER = "default_worker.py"
-
-
-def _launch(address: str, arguments: list[str]) -> int:
-    """Have a worker forked; return its exit status when it ends. It dies with this process."""
-    begin = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        socket.send_fds(connection, [len(begin).to_bytes(4, "big")], [1, 2])
-        connection.sendall(begin)
-        status = connection.recv(1)
-    return status[0] if status else 1
+ADDRESS = "BIOVL_TESTS_WORKER_FORKS"
+"""The variable that says where workers are forked. Without it, they are below Ray's raylet."""
+_STARTUP = Path(__file__).with_name("startup")
 
 
 def _serve(address: str) -> None:
@@ -111,6 +104,8 @@ def _become(
     arguments: list[str], variables: dict[str, str], folder: str, outputs: list[int]
 ) -> None:
     """Be the process that Ray's ``setup_worker.py`` would have turned itself into."""
+    # As Ray starts a worker: when it has ended, Ray kills what is left of its process group.
+    os.setpgrp()
     for output, standard in zip(outputs, (1, 2), strict=True):
         os.dup2(output, standard)
         os.close(output)
@@ -128,6 +123,7 @@ def _become(
         found, words = parser.parse_known_args(words[1:])
         context = RuntimeEnvContext.deserialize(found.serialized_runtime_env_context)
         if context.command_prefix or context.py_executable != sys.executable:
+            del os.environ[ADDRESS]
             os.execv(sys.executable, [sys.executable, *arguments])
         update_envs(context.env_vars)
     paths = [str(Path(words[0]).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -136,51 +132,33 @@ def _become(
     runpy.run_path(words[0], run_name="__main__")
 
 
-@contextlib.contextmanager
-def connect_ray() -> Iterator[None]:
-    """Start a Ray as commands do, whose workers are forked; shut it down at the end of the block."""
-    # Here, so that a worker does not wait for these.
-    import tempfile
-    from unittest import mock
-
-    from biovl.runtime import connection
-
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        python = stack.enter_context(_forks(Path(folder)))
-        # Ray starts its processes with the Python of this one.
-        with mock.patch.object(sys, "executable", str(python)):
-            stack.enter_context(connection.connect_ray())
-        yield
+def variables(address: str) -> dict[str, str]:
+    """Return what a process has in its environment so that workers are forked at an address."""
+    paths = filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH")])
+    return {ADDRESS: address, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextlib.contextmanager
-def _forks(folder: Path) -> Iterator[Path]:
-    """Give a program to be started in place of Python: if it is to be a worker, one is forked."""
-    address, launcher = folder / "forks", folder / "python"
-    launcher.write_text(f"""#!/bin/sh
-case "$*" in
-*{_WORKER}*) exec "{sys.executable}" -I -S "{__file__}" "{address}" "$@" ;;
-*) exec "{sys.executable}" "$@" ;;
-esac
-""")
-    launcher.chmod(0o755)
-    with subprocess.Popen(
-        [sys.executable, __file__, str(address)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        # As Ray sets it for a worker with one CPU, before the worker imports PyTorch.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        try:
-            assert server.stdout.readline() == b"ready\n"
-            yield launcher
-        finally:
-            server.stdin.close()
+def fork_workers() -> Iterator[None]:
+    """Within the block, fork the workers of every Ray that inherits this process's variables."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"{folder}/forks"
+        with subprocess.Popen(
+            [sys.executable, __file__, address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # As Ray sets it for a worker with one CPU, before the worker imports PyTorch.
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ) as server:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            try:
+                assert server.stdout.readline() == b"ready\n"
+                with mock.patch.dict(os.environ, variables(address)):
+                    yield
+            finally:
+                server.stdin.close()
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        sys.exit(_launch(sys.argv[1], sys.argv[2:]))
     _serve(sys.argv[1])

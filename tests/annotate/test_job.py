@@ -274,16 +274,15 @@ def command(values: dict) -> list[str]:
 
 
 def actors(pid: int) -> list[int]:
-    """Return the processes below another that hold a model."""
-    found, todo = [], [pid]
-    while todo:
-        process = Path(f"/proc/{todo.pop()}")
+    """Return the processes that hold a model for a job, whose Ray is named after its process."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
         # Processes come and go.
         with contextlib.suppress(OSError):
-            children = (c.read_text() for c in process.glob("task/*/children"))
-            todo += map(int, " ".join(children).split())
             if b"_Compute" in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
+                log = (process / "fd" / "1").readlink()
+                if log.parent.parent.name.endswith(f"_{pid}"):
+                    found.append(int(process.name))
     return found
 
 

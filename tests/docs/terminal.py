@@ -13,9 +13,9 @@ from pathlib import Path
 from unittest import mock
 
 from biovl import __main__
+from biovl.runtime.connection import connect_ray
 from tests.docs.checking import job_of
 from tests.docs.pages import words
-from tests.worker_forks import connect_ray
 
 SMALLER = {
     ("sample",): ["--articles", "12"],

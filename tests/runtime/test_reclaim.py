@@ -159,7 +159,7 @@ def test_training_saves_before_its_machine_is_taken_away_and_resumes_on_another(
         **os.environ,
         "RAY_ADDRESS": cluster.address,
         METADATA_VARIABLE: metadata.address,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)]),
+        "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}:{os.environ['PYTHONPATH']}",
     }
     settings = {
         "corpus": sample_corpus,

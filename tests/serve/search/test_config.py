@@ -68,7 +68,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{short}/server-state",
             "RAY_AUTH_MODE": "disabled",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}:{os.environ['PYTHONPATH']}",
         }
         with (
             (folder / "log").open("w") as log,

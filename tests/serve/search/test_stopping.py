@@ -43,7 +43,7 @@ def serve_run(log: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
         "RAY_SERVE_DEFAULT_HTTP_HOST": host,
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
         "RAY_AUTH_MODE": "disabled",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}:{os.environ['PYTHONPATH']}",
     }
     serve = str(Path(sys.executable).parent / "serve")
     command = [serve, "run", "--address", "local", "serve.app:build", *arguments]
