@@ -10,8 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+from tests import worker_forks
+
 ROOT = Path(__file__).parents[2]
 _IDLE = "RAY_idle_worker_killing_time_threshold_ms"
+# What commands find that are run by SSH.
+_BY_SSH = ("VENV", _IDLE, "PYTHONPATH", worker_forks.ADDRESS)
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
 
 # Only the loopback and the wire between machines; /tmp/ray and home are this machine's own, the
@@ -61,11 +65,12 @@ class Machine:
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
+            **worker_forks.variables(f"{folder}/forks"),
         }
         _make_key(folder / "hostkey")
         (folder / "sshd_config").write_text(
             f"HostKey {folder}/hostkey\nAuthorizedKeysFile {key}.pub\nStrictModes no\n"
-            f"UsePAM no\nPidFile none\nSetEnv VENV={folder}/venv {_IDLE}={os.environ[_IDLE]}\n"
+            f"UsePAM no\nPidFile none\nSetEnv {' '.join(self._variables(*_BY_SSH))}\n"
         )
         (folder / "passwd").write_text(f"root:x:0:0:root:{self.home}:/bin/bash\n{_SSHD_USER}\n")
         self._process = subprocess.Popen(
@@ -79,9 +84,24 @@ class Machine:
 
     def inside(self, *command: str, folder: str | Path = ROOT) -> list[str]:
         """Return the command that runs another on this machine."""
-        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        variables = self._variables(*self.environment)
         place = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--ipc"]
         return [*place, "env", "-i", f"--chdir={folder}", *variables, *command]
+
+    def _variables(self, *names: str) -> list[str]:
+        return [f"{name}={self.environment[name]}" for name in names]
+
+    def fork_workers(self) -> None:
+        """Fork the workers of its Ray here: only processes of this machine may be theirs."""
+        address = self.environment[worker_forks.ADDRESS]
+        self._forks = subprocess.Popen(
+            # The Python that the program ``ray`` names: workers run by that one.
+            self.inside(sys.executable, worker_forks.__file__, address),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._forks.stdout is not None
+        assert self._forks.stdout.readline() == b"ready\n"
 
     def run(self, *command: str, folder: str | Path = ROOT) -> str:
         """Run a command on this machine; what it says, also what it says of errors.

@@ -21,6 +21,8 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         key = make_key(folder / "key")
         self.head, self.worker = Machine(folder / "head", key), Machine(folder / "worker", key)
+        self.head.fork_workers()
+        self.worker.fork_workers()
         head_ip, worker_ip = wire(self.head, self.worker)
         config = yaml.safe_load((ROOT / "cluster-local.yaml").read_text())
         # What the file asks users to edit, and nothing else.
