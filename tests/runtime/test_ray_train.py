@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from biovl.core.errors import TrainingError
 from biovl.runtime import ray_train
@@ -119,3 +120,14 @@ def test_worker_0_saves_before_the_number_of_workers_changes(
         gpus=0,
     )
     assert Checkpoints(str(tmp_path)).steps() == [returned["steps_done"]]
+
+
+@pytest.mark.ray
+def test_a_queue_whose_ray_ended_is_empty(ray_session: None) -> None:
+    """It is drained where a job ends, whose own error must not be hidden."""
+    queue = ray_train.create_driver_queue()
+    queue.put("said")
+    assert ray_train.drain_queue(queue) == ["said"]
+    ray.kill(queue.actor, no_restart=True)
+    assert ray_train.drain_queue(queue) == []
+    queue.shutdown(force=True)

@@ -147,7 +147,7 @@ class _Reader:
         return total
 
     def _opens_items(self, span: Span, inside: Sequence[Marker]) -> bool:
-        """Return whether all labels open items: ``dose (A) at rest, (B) in sleep and (C) at work``."""
+        """Return whether all labels open items: ``dose (A) at rest, (B) in sleep, (C) at work``."""
         if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
             return False
         before = (self.caption[span.start : marker.start] for marker in inside[1:])
