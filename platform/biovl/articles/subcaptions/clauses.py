@@ -40,6 +40,9 @@ _NAMING = re.compile(
 """A reference to panels: ``Arrows in panels A and B``."""
 
 
+_LONGEST_VALUE = 30
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A range of the caption and the labels it is about."""
@@ -150,7 +153,7 @@ class _Reader:
         """Return whether all labels open items: ``dose (A) at rest, (B) in sleep, (C) at work``."""
         if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
             return False
-        before = (self.caption[span.start : marker.start] for marker in inside[1:])
+        before = (self.caption[max(0, marker.start - 6) : marker.start] for marker in inside[1:])
         return all(map(ITEM_END.search, before)) and not any(
             POST_BEHIND.match(self.caption, marker.end) for marker in inside[:-1]
         )
@@ -371,9 +374,9 @@ class _Reader:
             return first.rindex(": ") + 2
         second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
         # "… at t = 0 h (A), 24 h (B)": numbers differ, what precedes them is shared.
-        value = VALUE.search(first)
-        if value and VALUE.fullmatch(second):
-            return value.start()
+        value = VALUE.search(first[-_LONGEST_VALUE:])
+        if value and VALUE.fullmatch(second[:_LONGEST_VALUE]):
+            return len(first) - len(value[0])
         word = second.split(" ", 1)[0].lower()
         if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
             same = first.lower().rfind(f" {word} ")
