@@ -60,7 +60,14 @@ def _fork(connection: socket.socket, selector: selectors.BaseSelector) -> None:
     size, outputs, *_ = socket.recv_fds(connection, 4, 2)
     begin, left = b"", int.from_bytes(size, "big")
     while len(begin) < left:
-        begin += connection.recv(left - len(begin))
+        more = connection.recv(left - len(begin))
+        if not more:
+            # Whoever asked was killed.
+            connection.close()
+            for output in outputs:
+                os.close(output)
+            return
+        begin += more
     worker = os.fork()
     if worker == 0:
         try:

@@ -116,3 +116,20 @@ def test_real_captions_are_split_better_than_left_whole(shared_data: Path) -> No
         assert np.mean([row["exact"] for row in ours]) >= 0.9, name
         assert np.mean([row["f1"] for row in ours]) >= 0.85, name
         assert np.mean([row["f1"] for row in ours]) > np.mean([row["f1"] for row in whole]) + 0.1
+
+
+def test_a_caption_is_right_if_each_panel_has_its_words_and_no_neighbours():
+    own = {"A": "Axial view of the liver of a rat", "B": "Coronal view of both kidneys of a mouse"}
+    closing = "Bars show means and errors of nine runs at noon."
+    texts = {label: f"{text} {closing}" for label, text in own.items()}
+    case = compound_cases.CaptionCase("own", "1", "", "1", "", texts, own)
+    right = compound_scores.words_are_right
+    assert right(case, texts)
+    # What is in front of all parts, or a word, may be missing; case does not count.
+    assert right(case, {"a": texts["A"].upper(), "B": texts["B"].removeprefix("Coronal ")})
+    assert not right(case, {**texts, "C": closing})
+    assert not right(case, {"A": texts["A"]})
+    assert not right(case, {"A": f"Axial view {closing}", "B": texts["B"]})
+    assert not right(case, {"A": f"{texts['A']} both kidneys mouse", "B": texts["B"]})
+    # A sentence that is about all was given to one panel only.
+    assert not right(case, {"A": own["A"], "B": texts["B"]})

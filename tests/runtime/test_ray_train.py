@@ -123,7 +123,7 @@ def test_worker_0_saves_before_the_number_of_workers_changes(
 
 
 @pytest.mark.ray
-def test_a_queue_whose_ray_ended_is_empty(ray_session: None) -> None:
+def test_a_queue_whose_actor_ended_is_empty(ray_session: None) -> None:
     """It is drained where a job ends, whose own error must not be hidden."""
     queue = ray_train.create_driver_queue()
     queue.put("said")

@@ -311,8 +311,8 @@ def drain_queue(queue: Any) -> list[Any]:
     """Remove and return all items of a queue."""
     try:
         items: list[Any] = queue.get_nowait_batch(queue.qsize())
-    # The queue's actor died in between, or with all of Ray: what ended Ray is reported elsewhere.
-    except (ray.util.queue.Empty, ray.exceptions.RayActorError):
+    # The queue's actor died in between, or for good: what ended it is reported elsewhere.
+    except (ray.util.queue.Empty, ray.exceptions.RayError):
         return []
     return items
 

@@ -358,3 +358,49 @@ from tests.articles.subcaptions.cases import read
 )
 def test_a_caption_in_several_styles(caption: str, expected: list[str]) -> None:
     assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        # A name with a digit is no number,
+        ("Staining for p53 (A) and 53BP1 (B).", ["Staining for", "A: p53", "B: 53BP1", ""]),
+        # nor is the verb of one item, or of a clause about it, that of all items.
+        (
+            "(A) Plot and (B) terms that are enriched. (C) Blot.",
+            ["", "A: Plot", "B: terms that are enriched.", "C: Blot.", ""],
+        ),
+        (
+            "(A) Mice were weighed and (B) tumors were measured. (C) Blot.",
+            ["", "A: Mice were weighed", "B: tumors were measured.", "C: Blot.", ""],
+        ),
+        (
+            "(A) Flow chart and (B) number of patients. (C) Blot.",
+            ["", "A: Flow chart", "B: number of patients.", "C: Blot.", ""],
+        ),
+        (
+            "(A) Cells fixed, then (B) stained with dye. (C) Blot.",
+            ["", "A: Cells fixed, then", "B: stained with dye.", "C: Blot.", ""],
+        ),
+        # A species and a kind of cell are no panels;
+        (
+            "(A) Map. (B) Blot. In C. elegans, it is low. (C) Plot.",
+            ["", "A: Map.", "B: Blot. In C. elegans, it is low.", "C: Plot.", ""],
+        ),
+        (
+            "(A) Map. (B) Blot. In A cells, it is low. (C) Plot.",
+            ["", "A: Map.", "B: Blot. In A cells, it is low.", "C: Plot.", ""],
+        ),
+        # a member's scale bar is not that of its group, and what images show is not said of all.
+        (
+            "(A,B) Cells. (A) At rest. Bar, 5 µm. (B) Moved. Bar, 9 µm. (C) Blot.",
+            ["", "A,B: Cells.", "A: At rest. Bar, 5 µm.", "B: Moved. Bar, 9 µm.", "C: Blot.", ""],
+        ),
+        (
+            "(A) Map. (B) TEM of livers. The images show mitochondria.",
+            ["", "A: Map.", "B: TEM of livers. The images show mitochondria.", ""],
+        ),
+    ],
+)
+def test_what_only_looks_like_it_is_of_several_labels(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected

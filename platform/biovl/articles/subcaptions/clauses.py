@@ -11,6 +11,7 @@ from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
 from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
     ABOUT_IT,
+    ANY_VERB,
     CLAUSE,
     COMPARING,
     COMPLEMENT,
@@ -18,8 +19,10 @@ from biovl.articles.subcaptions.words import (
     ITEM_END,
     JOINT_BEFORE,
     JOINT_VERB,
+    NEEDS_OF,
     NEXT_LEAD,
     NOUN,
+    OWN_VERB,
     POST_BEHIND,
     PREDICATE,
     PREPOSITION,
@@ -41,6 +44,7 @@ _NAMING = re.compile(
 
 
 _LONGEST_VALUE = 30
+"""Characters in which a number with its unit is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,15 @@ class _Reader:
         overall = sum(votes)
         self.are_first = any(vote >= 100 for vote in votes)
         marked = [at for at, (_, inside) in enumerate(groups) if inside]
+        upcoming = iter([*marked, len(groups)])
+        later = next(upcoming)
         for at, (span, inside) in enumerate(groups):
             if inside:
+                later = next(upcoming)
                 self._note_group(span, inside)
                 self._marked(span, inside, votes[at] or overall)
             else:
-                self._unmarked(span, is_last=at > marked[-1])
+                self._unmarked(span, groups[later][1] if later < len(groups) else ())
         self._free_the_end(groups[marked[-1]][0].end)
         merged = self.found[:1]
         for segment in self.found[1:]:
@@ -281,7 +288,7 @@ class _Reader:
     def _is_coordinated(self, own: Sequence[Marker]) -> bool:
         """Return whether labels number items of a phrase: ``(a) Wet and (b) dry weight of …``."""
         gaps = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
-        if not gaps or CONJUNCTION.search(gaps[-1]) is None:
+        if not gaps or not gaps[-1].endswith((" and ", " or ")):
             return False
         return all("." not in gap and len(gap.split()) < 8 for gap in gaps)
 
@@ -295,14 +302,20 @@ class _Reader:
             return end
         if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
             return end
+        # "(A) Mice were weighed and (B) tumors were measured."
+        if any(map(ANY_VERB.search, items)):
+            return end
         longest = max(item.count(" ") for item in items)
         verb = JOINT_VERB.search(self.caption, own[-1].end, end)
+        last = self.caption[own[-1].end : verb.start()] if verb else ""
         # "(A) Mass and (B) height were measured at noon."
-        if verb and self.caption[own[-1].end : verb.start()].count(" ") <= longest + 1:
+        is_joint = OWN_VERB.search(last) is None and last.count(" ") <= longest + 1
+        if verb and is_joint:
             return verb.start()
         shared = SHARED.search(self.caption, own[-1].end + 3, end)
         last = self.caption[own[-1].end : shared.start()] if shared else ""
-        is_alike = last.count(" ") <= longest + 1
+        # "(A) Flow chart and (B) number of patients"
+        is_alike = last.count(" ") <= longest + 1 and NEEDS_OF.search(last) is None
         return shared.start() if shared and is_alike and ";" not in last else end
 
     def _is_next(self, span: Span, marker: Marker) -> bool:
@@ -395,22 +408,23 @@ class _Reader:
             return first.rstrip().rfind(" ") + 1
         return place + (article.end() if article else 0)
 
-    def _unmarked(self, span: Span, *, is_last: bool) -> None:
-        labels = self.current
+    def _unmarked(self, span: Span, after: Sequence[Marker]) -> None:
+        """Assign a sentence without labels; ``after``: those of the next sentence that has some."""
+        labels, is_last = self.current, not after
         if labels is not None and is_last and self.was_post:
             is_about_it = len(labels) == 1 and ABOUT_IT.match(self.caption, span.start)
             labels = labels if is_about_it else None
             self.current = labels
         is_scale = SCALE.match(self.caption, span.start) is not None
         is_general = is_scale or TRAILING.match(self.caption, span.start) is not None
-        if (
-            self.group
-            and not is_last
-            and is_general
-            and not self._has_before(span.start, self.group_start)
-        ):
+        ends_group = self.group and after and not set(_names(after)) <= set(self.group)
+        if ends_group and is_general and not self._has_before(span.start, self.group_start):
             labels = self.group
-        names_first = _NAMING.match(self.caption, span.start) is not None
+        # "In (a) dots are controls", "In panel A …", "In A and B, …"; not "In B cells, …".
+        naming = _NAMING.match(self.caption, span.start)
+        names_first = naming is not None and (
+            naming["noun"] is not None or self.caption[naming.end() :][:1] in (",", ")")
+        )
         named = self._named(span) if (is_last or names_first) and not is_scale else ()
         self._add(span.start, span.end, named or labels)
         if named:
@@ -423,13 +437,23 @@ class _Reader:
         References in brackets, ``(arrow in C)``, are only about a part of the sentence.
         """
         names: dict[str, None] = {}
+        depth, at, is_list = 0, span.start, False
         for match in _NAMING.finditer(self.caption, span.start, span.end):
-            text, before = match["list"], self.caption[span.start : match.start()]
+            text = match["list"]
+            between = self.caption[at : match.start()]
+            depth += between.count("(") - between.count(")")
+            is_list = is_list or ";" in between
+            at = match.start()
+            before = self.caption[max(span.start, at - 100) : at]
             labels = [label.name for kind in kinds_of(text) for label in expand(text, kind)]
             is_clear = text[0].isupper() or match["noun"] or len(labels) > 1
-            is_aside = before.count("(") > before.count(")") or _compares(before + "in ")
+            is_aside = depth > 0 or _compares(before + "in ")
             # "T, thymus; asterisks in D: …": abbreviations are explained for all panels.
-            if is_clear and not is_aside and (names or ";" not in before):
+            # "In C. elegans": no panel.
+            is_initial = len(labels) == 1 and re.match(
+                r"\.\s[a-z]", self.caption[match.end() :][:3]
+            )
+            if is_clear and not (is_aside or is_initial) and (names or not is_list):
                 names |= dict.fromkeys(label for label in labels if label in self.every)
         return tuple(names)
 
@@ -448,8 +472,10 @@ class _Reader:
                 return
 
     def _has_before(self, start: int, since: int) -> bool:
-        """Return whether the first two words of a sentence have occurred since a position."""
-        opening = " ".join(self.caption[start : start + 60].split(None, 2)[:2])
+        """Return whether the first words of a sentence have occurred since a position."""
+        # "Scale bar", "Bar," and "Data are": the number behind them differs.
+        words = self.caption[start : start + 60].split(None, 2)[:2]
+        opening = words[0] if words[0].endswith(",") else " ".join(words)
         return opening in self.caption[since:start]
 
     def _add(

@@ -39,7 +39,7 @@ _NAMED = re.compile(
 _FOREIGN = re.compile(r"\(([A-Za-z]{1,4})\)")
 _END = re.compile(r"[.!?]\s|\n|\Z")
 _MENTION = re.compile(
-    r"(?:\b(?:in|of|from|panels?|see|for)\s(?!a\s)\(?|\()(?:[A-Za-z]|[ivx]{1,4})['′\d]?"
+    r"(?:\b(?:[Ii]n|[Oo]f|[Ff]rom|[Pp]anels?|[Ss]ee|[Ff]or)\s(?!a\s)\(?|\()(?:[A-Za-z]|[ivx]{1,4})['′\d]?"
     rf"(?:\s?[{DASH},&]\s?(?:and\s)?[A-Za-z]['′\d]?){{0,6}}[)\s,.;:]"
 )
 """A reference to panels, ``in (A)``, or a letter that looks like one."""

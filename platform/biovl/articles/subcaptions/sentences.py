@@ -19,8 +19,8 @@ SCALE = re.compile(
 TRAILING = re.compile(
     r"(?:\[?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
     r"original\smagnification)\b|"
-    r"(?:all\s|the\s|these\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns|"
-    r"images|micrographs|figures|photographs|panels)\s(?:\w+\s){0,3}"
+    r"these\s(?:images|micrographs|figures|photographs)\s(?:are|were)\s|"
+    r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
     r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|note:|key|source|credit|"
@@ -31,7 +31,7 @@ TRAILING = re.compile(
     r"(?:all|each|both)\s(?:panels?|images?|symbols?|bars?|points?|dots?|values?|data|columns?|"
     r"experiments?|figures?|photographs?|samples|measurements|lines?|box(?:es)?)\b|"
     r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
-    r"[A-Z][\w-]{0,11}\s?=\s?[^.;=]{2,60}[.;]\s[A-Z][\w-]{0,11}\s?=|"
+    r"(?-i:[A-Z])[\w-]{0,11}\s?=\s?[^.;=]{2,60}[.;]\s(?-i:[A-Z])[\w-]{0,11}\s?=|"
     r"(?-i:[A-Z][A-Z+\d]{1,7})\s?=\s?[^.;=]{2,60}[,;.]\s(?-i:[A-Z][A-Z+\d]{1,7})\s?=|"
     r"[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s[^.;]{2,60};\s[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s))",
     re.IGNORECASE,

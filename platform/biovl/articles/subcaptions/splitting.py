@@ -101,13 +101,13 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
     parts = [_part(caption, segment, every) for segment in found[first:last]]
     ranges = [(part.labels, part.spans[0]) for part in parts]
     trailing = caption[found[last - 1].end :].strip()
-    found_as = qualities(caption, system.markers, ranges, trailing)
+    features = qualities(caption, system.markers, ranges, trailing)
     return SplitCaption(
         preamble=caption[: found[first].start].strip(),
         parts=tuple(parts),
         trailing=trailing,
         system=system.name(),
-        confidence=round(confidence(found_as), 3),
+        confidence=round(confidence(features), 3),
     )
 
 

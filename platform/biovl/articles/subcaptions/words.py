@@ -37,8 +37,9 @@ VERBS = (
     r"exhibits?|exhibited|fails?|failed|remains?|remained|appears?|appeared"
 )
 VERB = re.compile(rf"{ASIDE}(?:{VERBS})\b", re.IGNORECASE)
+ANY_VERB = re.compile(rf"\b(?:{VERBS})\b", re.IGNORECASE)
 PREDICATE = re.compile(
-    rf"{ASIDE}(?:{VERBS}|can|did|does|do|obtained|exhibits?|shown|suggests?|after|before|"
+    rf"{ASIDE}(?:{VERBS}|can|did|does|do|obtained|shown|suggests?|after|before|"
     r"of|in|for|at|from|with|during|on|by|under|as|using|to|per|between|among|over|through|along|"
     r"within|versus|against|views?|following)\b",
     re.IGNORECASE,
@@ -49,14 +50,19 @@ JOINT_BEFORE = re.compile(
 )
 # The verb of a list: "IL-2 and TNF were measured".
 JOINT_VERB = re.compile(r"\b(?:are|were|have)\s")
+# What makes a verb behind it that of the last item, or of a clause about it.
+OWN_VERB = re.compile(r"[:;]|\b(?:that|which|who|where|as|they)\s?\Z")
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
 # Ends a clause, and opens the one that labels behind it go on.
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
-# A number with a unit.
-VALUE = re.compile(r"[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
+# A number, with its unit if that is short: no "p53", no "IL-6".
+VALUE = re.compile(r"(?<![\w-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
 PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
+)
+NEEDS_OF = re.compile(
+    r"\b(?:numbers?|percentages?|proportions?|fractions?|characteristics|lists?|sequences?)\s\Z"
 )
 # Begins what is said of all items of a list, behind the last one.
 SHARED = re.compile(
