@@ -24,7 +24,7 @@ _WRONG_WORDS = 0.1
 """Share of a panel's own words that may be missing, or be a neighbour's, in a right text."""
 
 _SENTENCE = 8
-"""Words of all panels from which on they are a sentence, and must not be missing."""
+"""Most words of a panel's whole text that may be missing: more are a sentence about all panels."""
 
 KINDS = ("cut single", "stays whole", "too few", "too many", "boxes", "labels", "words")
 """What can be wrong with a figure, in the order in which it is looked for."""

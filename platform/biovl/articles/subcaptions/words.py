@@ -53,7 +53,7 @@ JOINT_VERB = re.compile(r"\b(?:are|were|have)\s")
 # What makes a verb behind it that of the last item, or of a clause about it.
 OWN_VERB = re.compile(r"[:;]|\b(?:that|which|who|where|as|they)\s?\Z")
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
-# Ends a clause, and opens the one that labels behind it go on.
+# The end of an item that begins the next clause, in which more labels follow: "; or subjected to".
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
 # A number, with its unit if that is short: no "p53", no "IL-6".
 VALUE = re.compile(r"(?<![\w-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
