@@ -239,10 +239,21 @@ def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
     assert "12 of 12" in second.said[0]
 
 
-def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
-    World(tmp_path).run(
-        config(tmp_path, **{"save.every_steps": 5, "save.keep_last": 9}), every=None
-    )
+def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Checkpoints.save
+
+    def save_at_once(self: Checkpoints, *state: Any, **how: Any) -> None:
+        """Write a checkpoint before the next step: none is postponed."""
+        save(self, *state, **how)
+        self.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", save_at_once)
+        World(tmp_path).run(
+            config(tmp_path, **{"save.every_steps": 3, "save.keep_last": 9}), every=None
+        )
     undisturbed = Checkpoints(str(tmp_path)).load(12)["model"]
     *_, intact, third, second, last = Checkpoints(str(tmp_path)).steps()
     for steps_done, place in ((last, 0.2), (second, 0.5), (third, 0.99)):
