@@ -10,6 +10,20 @@ from tests.articles.subcaptions.cases import read
     [
         ("Axial CT (A) and coronal CT (B).", ["", "A: Axial CT", "B: coronal CT", ""]),
         (
+            "Cells are shown in (A), and nuclei of cells are shown in (B).",
+            ["", "A: Cells are shown in", "B: nuclei of cells are shown in", ""],
+        ),
+        (
+            "Colon (A) share of cells (blue arrows, (B)), plasma (green arrows, (C)) of mice.",
+            [
+                "",
+                "A: Colon",
+                "B: share of cells (blue arrows",
+                "C: plasma (green arrows",
+                "of mice.",
+            ],
+        ),
+        (
             "Relative expression of Sox2 (A) and Pax6 (B) in the neural tube.",
             ["Relative expression of", "A: Sox2", "B: Pax6", "in the neural tube."],
         ),

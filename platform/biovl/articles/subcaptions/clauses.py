@@ -140,7 +140,7 @@ class _Reader:
             if SUBJECT.search(before) and VERB.match(behind):
                 total += 3
                 continue
-            if POST_BEHIND.match(behind) or behind[:1] == ")":
+            if self._ends_clause(marker):
                 total -= 2
             elif PREDICATE.match(behind):
                 total -= 1
@@ -161,9 +161,13 @@ class _Reader:
         if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
             return False
         before = (self.caption[max(0, marker.start - 6) : marker.start] for marker in inside[1:])
-        return all(map(ITEM_END.search, before)) and not any(
-            POST_BEHIND.match(self.caption, marker.end) for marker in inside[:-1]
-        )
+        return all(map(ITEM_END.search, before)) and not any(map(self._ends_clause, inside[:-1]))
+
+    def _ends_clause(self, marker: Marker) -> bool:
+        """Return whether a clause, or the bracket around the label, ends behind it."""
+        if POST_BEHIND.match(self.caption, marker.end) is not None:
+            return True
+        return self.caption[marker.end : marker.end + 1] == ")"
 
     def _marked(self, span: Span, inside: Sequence[Marker], vote: int) -> None:
         if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
@@ -382,6 +386,9 @@ class _Reader:
         second = self.caption[own[0].end : own[1].start]
         # "Spectra of X (A); circuit (B)": two statements, no shared head.
         if VERB.match(second) or second.lstrip().startswith(";"):
+            return 0
+        # "Cells are shown in (A), and nuclei are shown in (B)."
+        if ANY_VERB.search(first) and ANY_VERB.search(second):
             return 0
         if ": " in first:
             return first.rindex(": ") + 2
