@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan, learning_rate
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
+from tests.pretrain.saving import saves_at_once
 from tests.pretrain.tiny_clip import tiny_model
 
 PAIRS = 17
@@ -47,6 +48,12 @@ MODEL: dict[str, Any] = {
     "image_size": 16,
     "context_length": 8,
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _saves_at_once() -> Iterator[None]:
+    with saves_at_once():
+        yield
 
 
 @pytest.fixture(scope="module")

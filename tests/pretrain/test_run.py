@@ -35,6 +35,7 @@ from biovl.pretrain.scores import (
 from biovl.pretrain.trackers import read_metrics
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
+from tests.pretrain.saving import saves_at_once
 
 MODEL = {
     "name": "open_clip",
@@ -239,18 +240,8 @@ def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
     assert "12 of 12" in second.said[0]
 
 
-def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save = Checkpoints.save
-
-    def save_at_once(self: Checkpoints, *state: Any, **how: Any) -> None:
-        """Write a checkpoint before the next step: none is postponed."""
-        save(self, *state, **how)
-        self.wait()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", save_at_once)
+def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
+    with saves_at_once():
         World(tmp_path).run(
             config(tmp_path, **{"save.every_steps": 3, "save.keep_last": 9}), every=None
         )
