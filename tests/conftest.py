@@ -238,7 +238,7 @@ def bucket(bucket_uri: str) -> Callable[[str, bytes], None]:
 def make_sample_corpus(
     ray_session: None,
     put_packages: Callable[[Path, int], None],
-    tmp_path_factory: pytest.TempPathFactory,
+    make_once: Callable[..., Path],
 ) -> Callable[[int], Path]:
     """Make a corpus of so many articles of our own, whose captions say what images show."""
     from biovl.assemble import config as assemble_config
@@ -248,8 +248,7 @@ def make_sample_corpus(
     from biovl.harvest.config import HarvestConfig
     from biovl.harvest.job import harvest
 
-    def make(articles: int) -> Path:
-        folder = tmp_path_factory.mktemp("sample")
+    def fill(folder: Path, articles: int) -> None:
         put_packages(folder / "packages", articles)
         source = {"name": "packages", "path": str(folder / "packages")}
         settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
@@ -261,7 +260,9 @@ def make_sample_corpus(
             "shard.pairs": 16,
         }
         assemble(configs.build(AssembleConfig, settings))
-        return folder / "corpus"
+
+    def make(articles: int) -> Path:
+        return make_once(f"sample{articles}", lambda folder: fill(folder, articles)) / "corpus"
 
     return make
 

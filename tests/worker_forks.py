@@ -7,6 +7,7 @@ asks for it itself, in ``startup/sitecustomize.py``, which Python runs before an
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -24,6 +25,10 @@ from unittest import mock
 ADDRESS = "BIOVL_TESTS_WORKER_FORKS"
 """The variable that says where workers are forked. Without it, they are below Ray's raylet."""
 _STARTUP = Path(__file__).with_name("startup")
+_MODULES = (
+    *("fastapi", "matplotlib.pyplot", "open_clip", "pandas", "pyarrow.dataset", "scipy.sparse"),
+    *("scipy.stats", "sklearn.metrics", "torch.utils.tensorboard", "transformers"),
+)
 
 
 def _serve(address: str) -> None:
@@ -52,8 +57,11 @@ def _preload() -> None:
 
     No thread of Python may be there afterwards: it would not be forked.
     """
-    for name in ("open_clip", "pandas", "pyarrow.dataset", "scipy.sparse", "transformers"):
+    for name in _MODULES:
         importlib.import_module(name)
+    # Ray collects garbage in each worker, which would search and copy all of these pages.
+    gc.collect()
+    gc.freeze()
 
 
 def _fork(connection: socket.socket, selector: selectors.BaseSelector) -> None:

@@ -21,8 +21,8 @@ from tests.docs.checking import check
 from tests.docs.pages import ROOT, Block, blocks, pages, words
 from tests.serve.search.small_engine import drawn, jpeg, png
 
-OWN_TESTS = ("docs/all.md", "docs/reproduce.md")
-"""The chains take minutes, and have tests of their own; here their commands are looked at."""
+OWN_TESTS = ("docs/all.md", "docs/plan.md", "docs/reproduce.md")
+"""Pages whose commands are run by the tests of their own rooms; here they are looked at."""
 
 RUN = [page for page in pages() if page not in OWN_TESTS]
 BLOCKS = [block for page in pages() for block in blocks(page) if block.language != "python"]
