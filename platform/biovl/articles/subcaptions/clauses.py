@@ -5,34 +5,27 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from biovl.articles.subcaptions.items import (
+    clause_before,
+    end_of_last,
+    is_coordinated,
+    shared_lead,
+)
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
+from biovl.articles.subcaptions.sides import vote
 from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
     ABOUT_IT,
-    ANY_VERB,
-    CLAUSE,
     COMPARING,
     COMPLEMENT,
-    CONJUNCTION,
-    ITEM_END,
-    JOINT_BEFORE,
-    JOINT_VERB,
-    NEEDS_OF,
     NEXT_LEAD,
     NOUN,
-    OWN_VERB,
-    POST_BEHIND,
-    PREDICATE,
-    PREPOSITION,
     REFERRING,
     REFERRING_ON,
     SEPARATORS,
-    SHARED,
     SHOWN_IN,
-    SUBJECT,
-    VALUE,
     VERB,
 )
 from biovl.core.records import Span
@@ -41,10 +34,6 @@ _NAMING = re.compile(
     rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
 )
 """A reference to panels: ``Arrows in panels A and B``."""
-
-
-_LONGEST_VALUE = 30
-"""Characters in which a number with its unit is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +73,9 @@ class _Reader:
 
     def read(self) -> list[Segment]:
         groups = self._sentences()
-        votes = [self._vote(span, inside) for span, inside in groups]
+        votes = [vote(self.caption, span, inside) for span, inside in groups]
         overall = sum(votes)
-        self.are_first = any(vote >= 100 for vote in votes)
+        self.are_first = any(each >= 100 for each in votes)
         marked = [at for at, (_, inside) in enumerate(groups) if inside]
         upcoming = iter([*marked, len(groups)])
         later = next(upcoming)
@@ -123,53 +112,7 @@ class _Reader:
                 groups.append((span, inside))
         return groups
 
-    def _vote(self, span: Span, inside: Sequence[Marker]) -> int:
-        """Return the evidence for labels before (positive) or after (negative) their text."""
-        if self._opens_items(span, inside):
-            return 3
-        total = 0
-        for at, marker in enumerate(inside):
-            if at == 0 and not self.caption[span.start : marker.start].strip(SEPARATORS):
-                return 100
-            if marker.family not in ("bracket", "word"):
-                total += 3
-                continue
-            end = inside[at + 1].start if at + 1 < len(inside) else span.end
-            behind = self.caption[marker.end : min(end, marker.end + 60)]
-            before = self.caption[max(span.start, marker.start - 12) : marker.start]
-            if SUBJECT.search(before) and VERB.match(behind):
-                total += 3
-                continue
-            if self._ends_clause(marker):
-                total -= 2
-            elif PREDICATE.match(behind):
-                total -= 1
-            elif behind[:1] == " " and behind[1:2].isupper():
-                total += 2
-            if before.rstrip()[-1:] in (";", ":"):
-                total += 2
-            total += 1 if COMPLEMENT.search(before) else -1
-            # No text ends with a conjunction.
-            total += 3 * (CONJUNCTION.search(before) is not None)
-        if total == 0 and inside:
-            rest = self.caption[inside[-1].end : span.end]
-            return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
-        return total
-
-    def _opens_items(self, span: Span, inside: Sequence[Marker]) -> bool:
-        """Return whether all labels open items: ``dose (A) at rest, (B) in sleep, (C) at work``."""
-        if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
-            return False
-        before = (self.caption[max(0, marker.start - 6) : marker.start] for marker in inside[1:])
-        return all(map(ITEM_END.search, before)) and not any(map(self._ends_clause, inside[:-1]))
-
-    def _ends_clause(self, marker: Marker) -> bool:
-        """Return whether a clause, or the bracket around the label, ends behind it."""
-        if POST_BEHIND.match(self.caption, marker.end) is not None:
-            return True
-        return self.caption[marker.end : marker.end + 1] == ")"
-
-    def _marked(self, span: Span, inside: Sequence[Marker], vote: int) -> None:
+    def _marked(self, span: Span, inside: Sequence[Marker], side: int) -> None:
         if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
             # "Scale bars: (A–D), 65 μm; (E–H), 80 μm."
             self._add(span.start, span.end, None)
@@ -196,7 +139,7 @@ class _Reader:
             part = Span(start, end)
             if heading is not None:
                 self._group(part, heading, markers)
-            elif vote > 0:
+            elif side > 0:
                 self._ahead(part, markers)
             else:
                 self._behind(part, markers, ())
@@ -226,9 +169,9 @@ class _Reader:
         # "… in liver (A) and lung (B); (C, D) Plots of both": the last opens a clause of its own.
         later = next((at for at, m in enumerate(members) if at and self._opens_clause(m)), None)
         own = members[:later]
-        if self._vote(Span(heading.end, own[-1].end + 60), own) > 0:
+        if vote(self.caption, Span(heading.end, own[-1].end + 60), own) > 0:
             self._add(inside.start, members[0].start, heading.names(), cuts)
-            stop = self._end_of_last(members, span.end)
+            stop = end_of_last(self.caption, members, span.end)
             ends = [*(marker.start for marker in members[1:]), stop]
             for marker, end in zip(members, ends, strict=True):
                 self._add(marker.start, end, marker.names(), (marker,))
@@ -266,11 +209,11 @@ class _Reader:
             end = own[at + 1].start if at + 1 < len(own) else span.end
             start = marker.start if at else first
             if at and not self.caption[marker.end : end].strip(SEPARATORS):
-                start = self._clause_before(own[at - 1].end, marker.start)
+                start = clause_before(self.caption, own[at - 1].end, marker.start)
                 last = self.found.pop()
                 self._add(last.start, start, last.labels, last.cuts)
-            is_shared = at + 1 == len(own) and (shares or self._is_coordinated(own))
-            stop = self._end_of_last(own, end) if is_shared else end
+            is_shared = at + 1 == len(own) and (shares or is_coordinated(self.caption, own))
+            stop = end_of_last(self.caption, own, end) if is_shared else end
             later = own[at + 1 :]
             lead = (
                 NEXT_LEAD.search(self.caption, marker.end, end) if later and stop == end else None
@@ -289,39 +232,6 @@ class _Reader:
         self.current = names if is_list else own[-1].names()
         self.was_post = len(own) > 1 and names == self.every
 
-    def _is_coordinated(self, own: Sequence[Marker]) -> bool:
-        """Return whether labels number items of a phrase: ``(a) Wet and (b) dry weight of …``."""
-        gaps = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
-        if not gaps or not gaps[-1].endswith((" and ", " or ")):
-            return False
-        return all("." not in gap and len(gap.split()) < 8 for gap in gaps)
-
-    def _end_of_last(self, own: Sequence[Marker], end: int) -> int:
-        """Return where the last item of a list ends, and what holds for all begins.
-
-        "Growth of (A) oat and (B) rye in spring.": no other item has a preposition.
-        """
-        items = [self.caption[a.end : b.start] for a, b in itertools.pairwise(own)]
-        if VERB.match(self.caption, own[-1].end, end):
-            return end
-        if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
-            return end
-        # "(A) Mice were weighed and (B) tumors were measured."
-        if any(map(ANY_VERB.search, items)):
-            return end
-        longest = max(item.count(" ") for item in items)
-        verb = JOINT_VERB.search(self.caption, own[-1].end, end)
-        last = self.caption[own[-1].end : verb.start()] if verb else ""
-        # "(A) Mass and (B) height were measured at noon."
-        is_joint = OWN_VERB.search(last) is None and last.count(" ") <= longest + 1
-        if verb and is_joint:
-            return verb.start()
-        shared = SHARED.search(self.caption, own[-1].end + 3, end)
-        last = self.caption[own[-1].end : shared.start()] if shared else ""
-        # "(A) Flow chart and (B) number of patients"
-        is_alike = last.count(" ") <= longest + 1 and NEEDS_OF.search(last) is None
-        return shared.start() if shared and is_alike and ";" not in last else end
-
     def _is_next(self, span: Span, marker: Marker) -> bool:
         """Return whether a marker starts a sentence whose preceding full stop is missing."""
         behind = self.caption[marker.end : marker.end + 4].lstrip(SEPARATORS)
@@ -330,9 +240,6 @@ class _Reader:
         before = self.caption[span.start : marker.start].rstrip()
         is_whole = before.endswith(";") or TRAILING.match(before) is not None
         return is_whole or not COMPLEMENT.search(before)
-
-    def _clause_before(self, start: int, end: int) -> int:
-        return max((m.start() for m in CLAUSE.finditer(self.caption, start, end)), default=end)
 
     def _behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
         """Assign the text before each label to it, for each list that a semicolon separates."""
@@ -350,7 +257,7 @@ class _Reader:
         names = _names(heading or own)
         start = span.start
         text_start = heading[0].end if heading else start
-        lead = text_start + self._lead(text_start, own)
+        lead = text_start + shared_lead(self.caption, text_start, own)
         if lead > text_start:
             self._add(start, lead, names, heading)
             start, heading = lead, ()
@@ -372,48 +279,11 @@ class _Reader:
         """Assign a predicate to the labels before it; return where the clause starts."""
         if not VERB.match(self.caption, start, marker.start):
             return start
-        end = self._clause_before(start, marker.start)
+        end = clause_before(self.caption, start, marker.start)
         if end == marker.start:
             return start
         self._add(start, end, tuple(names))
         return end
-
-    def _lead(self, start: int, own: Sequence[Marker]) -> int:
-        """Return the length of the text that the first item shares with the others."""
-        if len(own) < 2:
-            return 0
-        first = self.caption[start : own[0].start]
-        second = self.caption[own[0].end : own[1].start]
-        # "Spectra of X (A); circuit (B)": two statements, no shared head.
-        if VERB.match(second) or second.lstrip().startswith(";"):
-            return 0
-        # "Cells are shown in (A), and nuclei are shown in (B)."
-        if ANY_VERB.search(first) and ANY_VERB.search(second):
-            return 0
-        if ": " in first:
-            return first.rindex(": ") + 2
-        second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
-        # "… at t = 0 h (A), 24 h (B)": numbers differ, what precedes them is shared.
-        value = VALUE.search(first[-_LONGEST_VALUE:])
-        if value and VALUE.fullmatch(second[:_LONGEST_VALUE]):
-            return len(first) - len(value[0])
-        word = second.split(" ", 1)[0].lower()
-        if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
-            same = first.lower().rfind(f" {word} ")
-            if same >= 0:
-                return same + 1
-        places = [match.end() for match in PREPOSITION.finditer(first)]
-        repeated = len(PREPOSITION.findall(second))
-        shared = len(places) - repeated
-        if shared <= 0:
-            if first.rstrip().endswith("-") and " " in first.rstrip():
-                return first.rstrip().rfind(" ") + 1
-            return 0
-        place = places[shared - 1]
-        article = re.match(r"(?:the|a|an)\s", first[place:])
-        if first.rstrip().endswith("-"):
-            return first.rstrip().rfind(" ") + 1
-        return place + (article.end() if article else 0)
 
     def _unmarked(self, span: Span, after: Sequence[Marker]) -> None:
         """Assign a sentence without labels; ``after``: those of the next sentence that has some."""

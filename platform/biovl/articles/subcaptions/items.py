@@ -1,0 +1,103 @@
+"""Items of a list of panels: what is one item's own, and what precedes or follows for all."""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from biovl.articles.subcaptions.markers import Marker
+from biovl.articles.subcaptions.words import (
+    ANY_VERB,
+    CLAUSE,
+    JOINT_BEFORE,
+    JOINT_VERB,
+    NEEDS_OF,
+    OWN_VERB,
+    PREPOSITION,
+    SHARED,
+    VALUE,
+    VERB,
+)
+
+_LONGEST_VALUE = 30
+"""Characters in which a number with its unit is looked for."""
+
+
+def is_coordinated(caption: str, own: Sequence[Marker]) -> bool:
+    """Return whether labels number items of a phrase: ``(a) Wet and (b) dry weight of …``."""
+    gaps = [caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+    if not gaps or not gaps[-1].endswith((" and ", " or ")):
+        return False
+    return all("." not in gap and len(gap.split()) < 8 for gap in gaps)
+
+
+def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
+    """Return where the last item of a list ends, and what holds for all begins.
+
+    "Growth of (A) oat and (B) rye in spring.": no other item has a preposition.
+    """
+    items = [caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+    if VERB.match(caption, own[-1].end, end):
+        return end
+    if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
+        return end
+    # "(A) Mice were weighed and (B) tumors were measured."
+    if any(map(ANY_VERB.search, items)):
+        return end
+    longest = max(item.count(" ") for item in items)
+    verb = JOINT_VERB.search(caption, own[-1].end, end)
+    last = caption[own[-1].end : verb.start()] if verb else ""
+    # "(A) Mass and (B) height were measured at noon."
+    is_joint = OWN_VERB.search(last) is None and last.count(" ") <= longest + 1
+    if verb and is_joint:
+        return verb.start()
+    shared = SHARED.search(caption, own[-1].end + 3, end)
+    last = caption[own[-1].end : shared.start()] if shared else ""
+    # "(A) Flow chart and (B) number of patients"
+    is_alike = last.count(" ") <= longest + 1 and NEEDS_OF.search(last) is None
+    return shared.start() if shared and is_alike and ";" not in last else end
+
+
+def clause_before(caption: str, start: int, end: int) -> int:
+    """Return where the last clause that starts in a range starts; ``end`` if none does."""
+    return max((m.start() for m in CLAUSE.finditer(caption, start, end)), default=end)
+
+
+def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
+    """Return the length of the text from ``start`` on that the items of a list share.
+
+    "Sections of liver (A) and lung (B)": "Sections of ".
+    """
+    if len(own) < 2:
+        return 0
+    first = caption[start : own[0].start]
+    second = caption[own[0].end : own[1].start]
+    # "Spectra of X (A); circuit (B)": two statements, no shared head.
+    if VERB.match(second) or second.lstrip().startswith(";"):
+        return 0
+    # "Cells are shown in (A), and nuclei are shown in (B)."
+    if ANY_VERB.search(first) and ANY_VERB.search(second):
+        return 0
+    if ": " in first:
+        return first.rindex(": ") + 2
+    second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
+    # "… at t = 0 h (A), 24 h (B)": numbers differ, what precedes them is shared.
+    value = VALUE.search(first[-_LONGEST_VALUE:])
+    if value and VALUE.fullmatch(second[:_LONGEST_VALUE]):
+        return len(first) - len(value[0])
+    word = second.split(" ", 1)[0].lower()
+    if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
+        same = first.lower().rfind(f" {word} ")
+        if same >= 0:
+            return same + 1
+    places = [match.end() for match in PREPOSITION.finditer(first)]
+    repeated = len(PREPOSITION.findall(second))
+    shared = len(places) - repeated
+    if shared <= 0:
+        if first.rstrip().endswith("-") and " " in first.rstrip():
+            return first.rstrip().rfind(" ") + 1
+        return 0
+    place = places[shared - 1]
+    article = re.match(r"(?:the|a|an)\s", first[place:])
+    if first.rstrip().endswith("-"):
+        return first.rstrip().rfind(" ") + 1
+    return place + (article.end() if article else 0)

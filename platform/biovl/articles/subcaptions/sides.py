@@ -1,0 +1,67 @@
+"""Evidence for labels before or after their text."""
+
+from collections.abc import Sequence
+
+from biovl.articles.subcaptions.markers import Marker
+from biovl.articles.subcaptions.words import (
+    COMPLEMENT,
+    CONJUNCTION,
+    ITEM_END,
+    POST_BEHIND,
+    PREDICATE,
+    SEPARATORS,
+    SUBJECT,
+    VERB,
+)
+from biovl.core.records import Span
+
+
+def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
+    """Return the evidence for labels before (positive) or after (negative) their text."""
+    if _open_items(caption, inside):
+        return 3
+    total = 0
+    for at, marker in enumerate(inside):
+        if at == 0 and not caption[span.start : marker.start].strip(SEPARATORS):
+            return 100
+        if marker.family not in ("bracket", "word"):
+            total += 3
+            continue
+        end = inside[at + 1].start if at + 1 < len(inside) else span.end
+        behind = caption[marker.end : min(end, marker.end + 60)]
+        before = caption[max(span.start, marker.start - 12) : marker.start]
+        if SUBJECT.search(before) and VERB.match(behind):
+            total += 3
+            continue
+        if _ends_clause(caption, marker):
+            total -= 2
+        elif PREDICATE.match(behind):
+            total -= 1
+        elif behind[:1] == " " and behind[1:2].isupper():
+            total += 2
+        if before.rstrip()[-1:] in (";", ":"):
+            total += 2
+        total += 1 if COMPLEMENT.search(before) else -1
+        # No text ends with a conjunction.
+        total += 3 * (CONJUNCTION.search(before) is not None)
+    if total == 0 and inside:
+        rest = caption[inside[-1].end : span.end]
+        return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
+    return total
+
+
+def _open_items(caption: str, inside: Sequence[Marker]) -> bool:
+    """Return whether all labels open items: ``dose (A) at rest, (B) in sleep, (C) at work``."""
+    if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
+        return False
+    before = (caption[max(0, marker.start - 6) : marker.start] for marker in inside[1:])
+    return all(map(ITEM_END.search, before)) and not any(
+        _ends_clause(caption, marker) for marker in inside[:-1]
+    )
+
+
+def _ends_clause(caption: str, marker: Marker) -> bool:
+    """Return whether a clause, or the bracket around the label, ends behind it."""
+    if POST_BEHIND.match(caption, marker.end) is not None:
+        return True
+    return caption[marker.end : marker.end + 1] == ")"
