@@ -37,8 +37,10 @@ test: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	@# What fails beside another Ray, which takes its time from it, is judged by itself.
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --durations=60 || $(BIN)/python -m pytest --last-failed
+	@# Files in the order of tests/conftest.py. What fails beside another Ray, which takes its time
+	@# from it, is judged by itself.
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder --durations=60 \
+		|| $(BIN)/python -m pytest --last-failed
 
 check: $(READY)
 	$(BIN)/ruff format

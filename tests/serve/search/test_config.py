@@ -67,6 +67,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": short,
             "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{short}/server-state",
             "RAY_AUTH_MODE": "disabled",
+            # How long a replica waits for what HAProxy may still send: at the end, nothing.
+            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}:{os.environ['PYTHONPATH']}",
         }
