@@ -132,16 +132,16 @@ def _measure(
     is_locked = not any(parameter.requires_grad for parameter in tower.parameters())
     saved, peak = {}, 0
     more = MORE if autocast else MORE_FP32
-    for count in (more // 2, more):
-        with fake_gpu() as trace:
-            copied = copied_to(tower, "cuda:0", requires_grad=True)
-            if recomputed:
-                checkpoint_activations(copied)
+    with fake_gpu() as trace:
+        copied = copied_to(tower, "cuda:0", requires_grad=True)
+        if recomputed:
+            checkpoint_activations(copied)
+        for parameter in copied.parameters():
+            # Gradients are counted elsewhere: they accumulate in these.
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        for count in (more // 2, more):
             forward = forward_of(copied, count)
-            for parameter in copied.parameters():
-                # Gradients are counted elsewhere: they accumulate in these.
-                if parameter.requires_grad:
-                    parameter.grad = torch.zeros_like(parameter)
             before = trace.peak = trace.alive
             with (
                 torch.no_grad() if is_locked else contextlib.nullcontext(),
@@ -153,7 +153,7 @@ def _measure(
                 if not is_locked:
                     features_BD.backward(torch.empty_like(features_BD))
                 peak = trace.peak - before
-            del features_BD
+            del features_BD, forward
     if is_locked:
         return Activations(each=0.0, working=peak / more / size)
     slope = (saved[more] - saved[more // 2]) / (more - more // 2)
