@@ -14,7 +14,7 @@ from biovl.articles.subcaptions.items import (
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
-from biovl.articles.subcaptions.sides import vote
+from biovl.articles.subcaptions.sides import CERTAIN, vote
 from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
     ABOUT_IT,
@@ -75,7 +75,7 @@ class _Reader:
         groups = self._sentences()
         votes = [vote(self.caption, span, inside) for span, inside in groups]
         overall = sum(votes)
-        self.are_first = any(each >= 100 for each in votes)
+        self.are_first = CERTAIN in votes
         marked = [at for at, (_, inside) in enumerate(groups) if inside]
         upcoming = iter([*marked, len(groups)])
         later = next(upcoming)

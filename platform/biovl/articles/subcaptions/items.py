@@ -34,6 +34,11 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
     """Return where the last item of a list ends, and what holds for all begins.
 
     "Growth of (A) oat and (B) rye in spring.": no other item has a preposition.
+
+    Args:
+        caption: The whole caption.
+        own: Markers of the items, in order, each before its text; at least two.
+        end: Position in the caption where the list ends, which is returned if nothing is shared.
     """
     items = [caption[a.end : b.start] for a, b in itertools.pairwise(own)]
     if VERB.match(caption, own[-1].end, end):
@@ -65,7 +70,12 @@ def clause_before(caption: str, start: int, end: int) -> int:
 def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
     """Return the length of the text from ``start`` on that the items of a list share.
 
-    "Sections of liver (A) and lung (B)": "Sections of ".
+    "Sections of liver (A) and lung (B)": the 12 characters of "Sections of ".
+
+    Args:
+        caption: The whole caption.
+        start: Position in the caption where the text of the list starts.
+        own: Markers of the items, in order, each behind its text.
     """
     if len(own) < 2:
         return 0

@@ -15,15 +15,28 @@ from biovl.articles.subcaptions.words import (
 )
 from biovl.core.records import Span
 
+CERTAIN = 100
+"""The evidence where a label starts the sentence."""
+
 
 def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
-    """Return the evidence for labels before (positive) or after (negative) their text."""
+    """Return the evidence for labels before (positive) or after (negative) their text.
+
+    Args:
+        caption: The whole caption.
+        span: A sentence of it, or a part of one.
+        inside: Markers of labels in the sentence, in order.
+
+    Returns:
+        A sum of hand-set weights, each within 3 of 0; ``CERTAIN`` if a label starts the
+        sentence, 0 without markers.
+    """
     if _open_items(caption, inside):
         return 3
     total = 0
     for at, marker in enumerate(inside):
         if at == 0 and not caption[span.start : marker.start].strip(SEPARATORS):
-            return 100
+            return CERTAIN
         if marker.family not in ("bracket", "word"):
             total += 3
             continue
