@@ -79,7 +79,10 @@ def _sections(options: argparse.Namespace, failed: Failed) -> Iterator[str]:
         yield from _figures(options, {options.predictions.stem: other}, articles, failed)
         return
     propose = _detector(options.detector)
-    named: dict[str, Method] = {"biovl": methods.ours(propose)}
+    named: dict[str, Method] = {
+        "biovl": methods.ours(propose),
+        "biovl, one label unread": methods.one_label_unread(propose),
+    }
     if not options.ours_only:
         named["X-Y cut"] = methods.xy_cut
         if propose:
@@ -157,6 +160,8 @@ def _of_case(
     """Yield group, method and scores of a figure."""
     for number, (name, method) in enumerate(named.items()):
         prediction = method(case)
+        if prediction is None:
+            continue
         one = scores.scored(case, prediction)
         values = {**one.values, "figures": 1}
         if number == 0:

@@ -48,7 +48,9 @@ class Prediction:
     """Why the figure stays whole."""
 
 
-Method = Callable[[Case], Prediction]
+Method = Callable[[Case], Prediction | None]
+"""Returns None for figures that it does not apply to."""
+
 Propose = rows.Propose
 
 
@@ -84,6 +86,28 @@ def ours(propose: Propose | None) -> Method:
         texts = {label: caption.text_of(label) for label in labels}
         note = ": ".join(filter(None, (found[0].whole_because, found[0].whole_detail)))
         return Prediction(panels, texts, 0.0, cpu_ms, note)
+
+    return predict
+
+
+def one_label_unread(propose: Propose | None) -> Method:
+    """Return our panels where the caption's labels lack one in the middle, as if it was not read.
+
+    It applies to figures with four letters or more, none passed over.
+    """
+
+    def predict(case: Case) -> Prediction | None:
+        labels = list(case.labels)
+        letters = [chr(ord("a") + number) for number in range(len(labels))]
+        if len(labels) < 4 or [label.casefold() for label in labels] != letters:
+            return None
+        start = time.process_time()
+        del labels[len(labels) // 2]
+        read = read_labels(case.pixels, expected=labels)
+        proposed = propose(case.pixels) if propose else ()
+        seen = split_figure(case.pixels, labels=read, expected=labels, proposals=proposed)
+        cpu_ms = 1000 * (time.process_time() - start)
+        return Prediction(_named(seen, tuple(labels)), cpu_ms=cpu_ms)
 
     return predict
 

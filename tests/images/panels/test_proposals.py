@@ -1,6 +1,7 @@
 """What a detector proposes counts beside cuts, labels and number; alone it cuts nothing."""
 
 import numpy as np
+import pytest
 
 from biovl.images.boxes import Box, Proposal, iou
 from biovl.images.labels.reading import Label
@@ -46,6 +47,34 @@ def test_proposals_are_panels_where_no_cut_from_side_to_side_is() -> None:
     assert hits(alone, WHIRL) < 5
     assert hits([panel.box for panel in found], WHIRL) == 5
     assert {panel.label for panel in found} == set(names)
+
+
+def row_of(names: str) -> tuple[list[Box], list[Label]]:
+    """Return panels side by side, and a label in the corner of each."""
+    step = 600 // len(names)
+    boxes = [Box(x, 0, x + step - 15, 400) for x in range(0, 600, step)]
+    labels = [
+        Label(name, Box(box.x0 + 5, 5, box.x0 + 25, 25), 0.9)
+        for name, box in zip(names, boxes, strict=True)
+    ]
+    return boxes, labels
+
+
+def test_the_panel_of_a_letter_that_the_caption_passes_over_is_found() -> None:
+    boxes, labels = row_of("ABCD")
+    read = [label for label in labels if label.text != "C"]
+    proposals = [Proposal(box, 0.9) for box in boxes]
+    found = split_figure(noise(boxes), labels=read, expected=list("ABD"), proposals=proposals)
+    assert [panel.label for panel in found] == ["A", "B", None, "D"]
+    assert hits([panel.box for panel in found], boxes) == 4
+
+
+@pytest.mark.parametrize("names", ["ABD", "ABZ"])
+def test_a_letter_that_the_caption_passes_over_is_no_panel_by_itself(names: str) -> None:
+    boxes, labels = row_of(names)
+    proposals = [Proposal(box, 0.9) for box in boxes]
+    found = split_figure(noise(boxes), labels=labels, expected=list(names), proposals=proposals)
+    assert [panel.label for panel in found] == list(names)
 
 
 def test_nonsense_changes_nothing_where_labels_and_cuts_agree() -> None:

@@ -74,27 +74,42 @@ def _chosen(
     """Return the best panels, None for a blank figure.
 
     Letters on an axis are sometimes read as labels. Panels are therefore also searched for without
-    labels, and used if those with labels are in no order.
+    labels, and used if those with labels are in no order. Where a caption passes over a letter, a
+    detector's proposals decide whether that panel exists.
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
+    counts = [count, count + _skipped(expected)] if proposed else [count]
     axes = cut_axes(expected)
     best: PanelChoice | None = None
     for labels in (known, ()):
         marks = [_mark(index, label, ink) for index, label in enumerate(labels)]
-        regions = regions_of(ink, marks, missing=max(count - len(marks), 0), axes=axes)
-        if not regions:
-            return None
-        most = min(count + 1, MOST_PANELS)
         insets = insets_of(ink, marks)
-        chooser = Chooser(regions, marks, count, most=most, proposed=proposed, insets=insets)
-        choices = [chooser.choose(), chooser.as_proposed()] if proposed else [chooser.choose()]
-        for choice in choices:
-            if best is None or choice.quality > best.quality:
-                best = choice
+        for number in dict.fromkeys(counts):
+            regions = regions_of(ink, marks, missing=max(number - len(marks), 0), axes=axes)
+            if not regions:
+                return None
+            most = min(number + 1, MOST_PANELS)
+            chooser = Chooser(regions, marks, number, most=most, proposed=proposed, insets=insets)
+            choices = [chooser.choose(), chooser.as_proposed()] if proposed else [chooser.choose()]
+            for choice in choices:
+                if best is None or choice.quality > best.quality:
+                    best = choice
         is_clear = best is not None and best.fit > _ORDERLY and best.cost < _CLEAR
         if is_clear or len(expected) < 2:
             break
     return best
+
+
+def _skipped(expected: Sequence[str]) -> int:
+    """Return how many letters of the alphabet the caption passes over: C in A, B, D.
+
+    Their panels may be there. 0 for other labels, and where more letters are missing than named.
+    """
+    names = {name.casefold() for name in expected}
+    if not names or not all(len(name) == 1 and "a" <= name <= "z" for name in names):
+        return 0
+    missing = ord(max(names)) - ord("a") + 1 - len(names)
+    return missing if missing < len(names) else 0
 
 
 def _whole(width: int, height: int) -> PanelFound:
