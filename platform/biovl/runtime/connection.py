@@ -12,6 +12,7 @@ from ray.data import DataContext
 
 import biovl
 from biovl.core.errors import ConfigError, RayError
+from biovl.runtime import worker_process
 
 
 @contextlib.contextmanager
@@ -36,7 +37,10 @@ def connect_ray() -> Iterator[None]:
     try:
         ray.init(
             runtime_env={
-                "env_vars": {"PYTHONPATH": os.pathsep.join(paths)},
+                "env_vars": {
+                    "PYTHONPATH": os.pathsep.join(paths),
+                    worker_process.WORKING_FOLDER: os.getcwd(),
+                },
                 "worker_process_setup_hook": "biovl.runtime.worker_process.begin",
             },
             logging_level=logging.WARNING,

@@ -1,5 +1,6 @@
 """Setup hook of worker processes. Imports as little as possible, since all of them run it."""
 
+import contextlib
 import gc
 import logging
 import os
@@ -13,13 +14,17 @@ ALLOC_CONF = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables with the settings of PyTorch's GPU allocator, which reads them on its first use: the
 current name, and a deprecated one."""
 
+WORKING_FOLDER = "BIOVL_WORKING_FOLDER"
+"""Variable of workers: the folder in which the command runs, to which its paths are relative."""
+
 _CLEANER = "ray.train.v2._internal.execution.controller.placement_group_cleaner"
 
 
 def begin() -> None:
     """Collect all garbage less often, and bind Ray Train's placement group cleaner to this Ray.
 
-    Sets up PyTorch's GPU allocator, too: see ``set_gpu_allocator``.
+    Enters the command's folder and sets up PyTorch's GPU allocator, too: see
+    ``enter_working_folder`` and ``set_gpu_allocator``.
 
     Importing PyTorch and open_clip creates a million objects that stay. Looking at all of them
     takes a quarter of a second each time, and a fifth of a worker's start.
@@ -32,6 +37,17 @@ def begin() -> None:
     os.environ.setdefault("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
     logging.getLogger(_CLEANER).setLevel(logging.ERROR)
     set_gpu_allocator()
+    enter_working_folder()
+
+
+def enter_working_folder() -> None:
+    """Enter the folder in which the command runs, if this machine has it.
+
+    Workers start in the folder of their Ray, which may have been started elsewhere. Relative paths
+    would be others than the user meant.
+    """
+    with contextlib.suppress(OSError):
+        os.chdir(os.environ.get(WORKING_FOLDER, "."))
 
 
 def set_gpu_allocator() -> None:
