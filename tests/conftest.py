@@ -138,7 +138,7 @@ def put_packages(make_once: Callable[..., Path]) -> Callable[[Path, int], None]:
     """Put the first packages of the sample into a folder: drawing takes a second for each."""
     from biovl.sample import make_packages
 
-    most = 24
+    most = 36
 
     def put(folder: Path, articles: int) -> None:
         if articles > most:

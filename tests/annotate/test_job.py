@@ -1,6 +1,5 @@
 """The annotate job as a whole: aligned columns, bad images accounted for, killed and rerun."""
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -31,6 +30,8 @@ from biovl.images.decode import TOO_LARGE, TOO_SMALL, TRUNCATED, UNDECODABLE
 from biovl.models import encoder
 from tests.annotate.small_models import DIM, png, save_clip, save_dinov2, scene, write_table
 from tests.runtime.folders import content
+from tests.runtime.interrupting import process_of
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -273,17 +274,8 @@ def command(values: dict) -> list[str]:
     return [sys.executable, "pipelines/annotate.py", recipe, *sets]
 
 
-def actors(pid: int) -> list[int]:
-    """Return the processes that hold a model for a job, whose Ray is named after its process."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        # Processes come and go.
-        with contextlib.suppress(OSError):
-            if b"_Compute" in (process / "cmdline").read_bytes():
-                log = (process / "fd" / "1").readlink()
-                if log.parent.parent.name.endswith(f"_{pid}"):
-                    found.append(int(process.name))
-    return found
+MODEL_HOLDER = "MapWorker(MapBatches(_Compute"
+"""Title of the processes that hold a model."""
 
 
 def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
@@ -291,9 +283,8 @@ def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
 ) -> None:
     out = tmp_path / "out"
     values = settings("dinov2", table, weights, out, **SMALL)
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     with (tmp_path / "log").open("w") as log:
-        job = subprocess.Popen(command(values), cwd=ROOT, stderr=log, env=environment)
+        job = subprocess.Popen(command(values), cwd=ROOT, stderr=log, env=with_this_ray())
     deadline = time.monotonic() + 600
 
     def wait_for(seen: Callable[[], object]) -> None:
@@ -302,8 +293,8 @@ def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
             assert job.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.005)
 
-    wait_for(lambda: actors(job.pid))
-    os.kill(actors(job.pid)[0], signal.SIGKILL)
+    wait_for(lambda: process_of(MODEL_HOLDER))
+    os.kill(process_of(MODEL_HOLDER), signal.SIGKILL)
     wait_for(lambda: list(out.glob(".draft/pieces/*/*.parquet")))
     os.kill(job.pid, signal.SIGKILL)
     job.wait()

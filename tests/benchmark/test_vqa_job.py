@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError
 from tests.benchmark.toy_questions import write_model, write_vqa_rad
 from tests.runtime.folders import content
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,9 +109,8 @@ def test_a_killed_driver_goes_on_with_the_same_command_to_the_same_bytes(
     for name, value in settings(inputs, "report").items():
         if name != "tasks":
             command += ["--set", f"{name}={value}"]
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     with (tmp_path / "first.log").open("wb") as log:
-        first = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        first = subprocess.Popen(command, stdout=log, stderr=log, env=with_this_ray(), cwd=tmp_path)
         with contextlib.closing(log):
             while first.poll() is None and not list(out.rglob("checkpoints/*.pt")):
                 time.sleep(0.02)

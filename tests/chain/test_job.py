@@ -3,7 +3,6 @@
 import html
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, interrupted
-from tests.runtime.typed import run_command
+from tests.runtime.typed import run_command, with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,7 +167,7 @@ def start(given: dict[str, Any]) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
+        env=with_this_ray(),
     )
 
 

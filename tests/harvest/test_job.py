@@ -20,6 +20,7 @@ from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import estimate, harvest, plan_units, read_unit
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, killing, process_of
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,7 +102,7 @@ def start(source: Path, out: Path) -> subprocess.Popen:
         [sys.executable, "pipelines/harvest.py", "packages", "--set", f"source.path={source}",
          "--set", f"out={out}", "--set", "packages_per_unit=3"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
+        env=with_this_ray(),
     )  # fmt: skip
 
 

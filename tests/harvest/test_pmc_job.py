@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import ray
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, StorageError
@@ -24,6 +23,7 @@ from biovl.harvest.job import harvest
 from biovl.sample.packages import PackageFiles
 from tests.harvest.pmc.bucket import FIRST_DAY, Bucket, Fault, Server, sample, serving
 from tests.runtime.folders import content
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 RATE, CONCURRENT = 60, 4
@@ -188,10 +188,9 @@ def test_killed_during_a_fetch_it_goes_on_and_fetches_nothing_twice(
     }  # fmt: skip
     command = [sys.executable, "pipelines/harvest.py", "pmc_open_data"]
     command += [f"--set={name}={value}" for name, value in settings.items()]
-    env = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     server.latency_s = 0.1
     job = subprocess.Popen(
-        command, cwd=ROOT, env=env, stderr=subprocess.PIPE, start_new_session=True
+        command, cwd=ROOT, env=with_this_ray(), stderr=subprocess.PIPE, start_new_session=True
     )
     deadline = time.monotonic() + 600
     while sum(key.startswith("PMC") for key in server.got()) < 12:
@@ -203,7 +202,9 @@ def test_killed_during_a_fetch_it_goes_on_and_fetches_nothing_twice(
     before = server.got()
     server.latency_s = 0.0
     server.forget()
-    again = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+    again = subprocess.run(
+        command, cwd=ROOT, env=with_this_ray(), capture_output=True, text=True, timeout=600
+    )
     assert again.returncode == 0, again.stderr
     repeated = {key for key in server.got() if before[key]}
     # Those that were on their way when it died, at most, and its probing of the endpoint.

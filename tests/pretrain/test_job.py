@@ -32,6 +32,7 @@ from biovl.pretrain.job import check_resources, estimated, pretrain
 from biovl.pretrain.trackers import read_metrics
 from tests.runtime.folders import nothing_done_to
 from tests.runtime.interrupting import killing, process_of
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,10 +182,8 @@ def test_a_killed_driver_goes_on_with_the_same_command(
     for name, value in changes.items():
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         command += ["--set", f"{name}={text}"]
-    # A Ray of its own, and not that of this session.
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     with (tmp_path / "first.log").open("wb") as log:
-        first = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        first = subprocess.Popen(command, stdout=log, stderr=log, env=with_this_ray(), cwd=tmp_path)
         with killing(lambda: first.pid if checkpoints(out) else None):
             assert first.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
     assert not (out / "manifest.json").exists()

@@ -19,12 +19,12 @@ from tests.pretrain.local_batches import local_batches
 pytestmark = pytest.mark.ray  # to make the corpus
 
 
-def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_chance(
+def test_tiny_finds_three_times_more_unseen_images_at_once_than_by_chance(
     make_sample_corpus: Callable[[int], Path], tmp_path: Path
 ) -> None:
     values = {
         **configs.recipe_settings(pretrain_config.tiny()),
-        "corpus": str(make_sample_corpus(60)),
+        "corpus": str(make_sample_corpus(36)),
         "out": str(tmp_path),
     }
     config = configs.build(PretrainConfig, values)
@@ -38,9 +38,8 @@ def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_ch
     )
     run(config, plan, None, callbacks, workers=workers, device=torch.device("cpu"))
     scores = validate(config, plan.steps, torch.device("cpu"))
-    assert scores["pairs"] == 30
-    # Measured: 0.22 and 0.20 of 30 pairs; 0.8 and 0.67 among the first ten.
-    mean = (scores["image_to_text_recall_at_1"] + scores["text_to_image_recall_at_1"]) / 2
-    assert mean >= 0.1 >= 3 * scores["chance_recall_at_1"]
-    assert scores["image_to_text_recall_at_10"] >= 0.5
-    assert scores["text_to_image_recall_at_10"] >= 0.5
+    assert scores["pairs"] == 17
+    for k, times in ((1, 3), (5, 2)):
+        # Measured: 4 and 2.7 times.
+        found = [scores[f"{way}_recall_at_{k}"] for way in ("image_to_text", "text_to_image")]
+        assert sum(found) / 2 >= times * scores[f"chance_recall_at_{k}"]

@@ -17,7 +17,6 @@ import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import ray
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest, find_manifest
@@ -27,6 +26,7 @@ from biovl.publish.config import PublishConfig
 from biovl.publish.job import estimate, publish
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
 from tests.runtime.folders import content
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 REPO = "datasets/ann/figures"
@@ -207,11 +207,7 @@ def until(is_time: Callable[[], object], corpus: Path, out: Path) -> None:
     process = subprocess.Popen(
         [*command, *(word for setting in settings for word in ("--set", setting))],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "HF_HUB_DISABLE_XET": "1",
-            "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
-        },
+        env={**with_this_ray(), "HF_HUB_DISABLE_XET": "1"},
         start_new_session=True,
     )
     try:

@@ -1,13 +1,16 @@
-"""Commands as a user types them, in this process: neither Python nor Ray is started again."""
+"""Commands as a user types them, without starting Ray again, and most without starting Python."""
 
 import contextlib
 import io
 import json
+import os
 import runpy
 import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+import ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,3 +39,8 @@ def run_command(script: str, recipe: str, **settings: Any) -> dict[str, Any]:
         runpy.run_path(str(ROOT / script), run_name="__main__")
     last: dict[str, Any] = json.loads(said.getvalue().splitlines()[-1])
     return last
+
+
+def with_this_ray() -> dict[str, str]:
+    """Return the environment of a process, to be killed, that uses the Ray of these tests."""
+    return {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from biovl.sweep import job as sweeps
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
 from biovl.sweep.trials import trials_of
-from tests.runtime.typed import run_command
+from tests.runtime.typed import run_command, with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,11 +110,11 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
     for name, value in given.items():
         text = str(value) if isinstance(value, str) else json.dumps(value)
         command += ["--set", f"{name}={text}"]
-    # A Ray of its own, and not that of this session.
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     trials = tmp_path / "sweep" / "trials"
     with (tmp_path / "first.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=with_this_ray(), cwd=tmp_path
+        )
         killer = threading.Thread(target=_kill_once, args=(process, trials, "03-*"))
         killer.start()
         assert process.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()

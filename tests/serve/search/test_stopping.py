@@ -125,7 +125,7 @@ def test_every_request_in_flight_is_answered(
             "replicas.http=2",
             *small,
             # A search takes as long.
-            "batch.wait_ms=5000",
+            "batch.wait_ms=2000",
             "limits.timeout_s=300",
             "limits.body_s=300",
         ) as (process, address),
@@ -146,8 +146,7 @@ def test_every_request_in_flight_is_answered(
         # Until now nobody was refused.
         while is_ready(address):
             time.sleep(0.05)
-        for upload in uploads:
-            status, body = upload.finish()
+        for status, body in pool.map(Upload.finish, uploads):
             assert status == 200, body
             assert b'"votes"' in body
         for one in searches:
