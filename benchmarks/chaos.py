@@ -197,7 +197,7 @@ class World:
             self.cluster.remove_node(rng.choice(nodes), allow_graceful=False)
             self.add_node()
             return "node"
-        found = sorted(_workers().items())
+        found = sorted(_workers(self.cluster.head_node.get_logs_dir_path()).items())
         busy = [(pid, title) for pid, title in found if "IDLE" not in title]
         if not found:
             return None
@@ -256,20 +256,18 @@ def _content(name: str, folder: Path) -> dict[str, str]:
     return found
 
 
-def _workers() -> dict[int, str]:
-    """Return the titles of the workers of this process's Ray, by process id."""
-    found, todo = {}, [os.getpid()]
-    while todo:
-        process = Path(f"/proc/{todo.pop()}")
+def _workers(logs: str) -> dict[int, str]:
+    """Return the titles of the workers that write to a folder of logs, by process id."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            for children in process.glob("task/*/children"):
-                todo += map(int, children.read_text().split())
             title = (process / "cmdline").read_bytes().split(b"\0")[0].decode()
+            # The agents of a raylet have such titles as well, and take it with them.
+            is_worker = title.startswith("ray::") and not title.endswith("Agent")
+            if is_worker and (process / "fd" / "1").readlink().is_relative_to(logs):
+                found[int(process.name)] = title
         except OSError:  # it ended meanwhile
             continue
-        # The agents of a raylet have such titles as well, and take it with them.
-        if title.startswith("ray::") and not title.endswith("Agent"):
-            found[int(process.name)] = title
     return found
 
 
