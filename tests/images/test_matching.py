@@ -3,7 +3,14 @@
 import pytest
 
 from biovl.images.boxes import Box, PanelFound
-from biovl.images.matching import column_order, cut_axes, match, matched_names, reading_order
+from biovl.images.matching import (
+    column_order,
+    cut_axes,
+    match,
+    matched_names,
+    reading_order,
+    skipped_letters,
+)
 
 GRID = [Box(0, 0, 90, 90), Box(100, 0, 190, 90), Box(0, 100, 90, 190), Box(100, 100, 190, 190)]
 
@@ -83,6 +90,28 @@ def test_nothing_is_guessed_where_the_counts_differ() -> None:
     matched = match(panels("A", "B", None), ["A", "B", "C", "D"])
     assert [panel.label for panel in matched.panels] == ["A", "B", None]
     assert matched.missing == ("C", "D")
+
+
+@pytest.mark.parametrize(
+    ("named", "skipped"),
+    [
+        ("ABD", "c"),
+        ("bc", "a"),
+        ("aCf", ""),
+        ("ABC", ""),
+        ("AZ", ""),
+        (["A", "B", "D1"], ""),
+        ("αγ", ""),
+        ("", ""),
+    ],
+)
+def test_letters_are_skipped_where_most_are_named(named: str | list[str], skipped: str) -> None:
+    assert skipped_letters(list(named)) == list(skipped)
+
+
+def test_the_place_of_a_skipped_letter_stays_free() -> None:
+    assert names(panels("A", None, None, "D"), ["A", "B", "D"]) == ["A", "B", None, "D"]
+    assert names(panels(None, "B", None, "D"), ["B", "D"]) == [None, "B", None, "D"]
 
 
 def test_a_label_twice_is_a_conflict() -> None:

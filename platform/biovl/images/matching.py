@@ -114,6 +114,20 @@ def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tup
     return found
 
 
+def skipped_letters(expected: Sequence[str]) -> list[str]:
+    """Return the letters of the alphabet that a caption passes over: c of A, B, D; in lower case.
+
+    Their panels may be there. None for labels that are no letters, and where more letters are
+    missing than named.
+    """
+    named = {name.casefold() for name in expected}
+    if not named or not all(len(name) == 1 and "a" <= name <= "z" for name in named):
+        return []
+    upto = (chr(code) for code in range(ord("a"), ord(max(named))))
+    missing = [letter for letter in upto if letter not in named]
+    return missing if len(missing) < len(named) else []
+
+
 def reading_order(boxes: Sequence[Box]) -> list[int]:
     """Return the indices of boxes row by row, from left to right.
 
@@ -174,16 +188,22 @@ def _placed(
     by_words = _by_words([boxes[at] for at in free], left)
     if by_words is not None:
         return {free[at]: (name, "place") for at, name in by_words.items()}
-    if len(panels) != len(expected):
+    if len(panels) == len(expected):
+        # Captions may list "(A, C) … (B, D) …"; in the figure, letters are in alphabetical order.
+        by_letter = [sorted(expected)] if all(len(name) == 1 for name in expected) else []
+        rows = [*by_letter, list(expected)]
+    elif len(panels) == len(expected) + len(skipped := skipped_letters(expected)):
+        rows = [sorted([*expected, *skipped], key=str.casefold)]
+    else:
         return {}
-    # Captions may list "(A, C) … (B, D) …"; in the figure, letters are in alphabetical order.
-    by_letter = [sorted(expected)] if all(len(name) == 1 for name in expected) else []
-    for row in [*by_letter, list(expected)]:
+    for row in rows:
         for order in (reading_order(boxes), column_order(boxes)):
             # The printed labels must be where this order places them.
             if all(names[at][0] == row[number] for number, at in enumerate(order) if at in names):
                 return {
-                    at: (row[number], "order") for number, at in enumerate(order) if at not in names
+                    at: (row[number], "order")
+                    for number, at in enumerate(order)
+                    if at not in names and row[number] in left
                 }
     return {}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from biovl.images.boxes import Box, PanelFound, Proposal
 from biovl.images.labels.reading import Label
-from biovl.images.matching import cut_axes, matched_names, reading_order
+from biovl.images.matching import cut_axes, matched_names, reading_order, skipped_letters
 from biovl.images.panels.choice import Chooser, Leaf, PanelChoice
 from biovl.images.panels.ink import Ink, ink_of
 from biovl.images.panels.insets import insets_of
@@ -78,7 +78,7 @@ def _chosen(
     detector's proposals decide whether that panel exists.
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
-    counts = [count, count + _skipped(expected)] if proposed else [count]
+    counts = [count, count + len(skipped_letters(expected))] if proposed else [count]
     axes = cut_axes(expected)
     best: PanelChoice | None = None
     for labels in (known, ()):
@@ -98,18 +98,6 @@ def _chosen(
         if is_clear or len(expected) < 2:
             break
     return best
-
-
-def _skipped(expected: Sequence[str]) -> int:
-    """Return how many letters of the alphabet the caption passes over: C in A, B, D.
-
-    Their panels may be there. 0 for other labels, and where more letters are missing than named.
-    """
-    names = {name.casefold() for name in expected}
-    if not names or not all(len(name) == 1 and "a" <= name <= "z" for name in names):
-        return 0
-    missing = ord(max(names)) - ord("a") + 1 - len(names)
-    return missing if missing < len(names) else 0
 
 
 def _whole(width: int, height: int) -> PanelFound:
