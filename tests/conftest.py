@@ -18,6 +18,10 @@ SHARED = ROOT.parent / "shared" / "data"
 # CPU time of these tests. It is read where Ray is started, also by the commands that tests run.
 os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 
+# Ray looks for new logs ten times a second, as long as there are few. Here are hundreds, of workers
+# that have ended: 90 CPU seconds. Then it does so twice a second.
+os.environ.setdefault("RAY_LOG_MONITOR_MANY_FILES_THRESHOLD", "0")
+
 # Testers run side by side, as many as cores. Threads of PyTorch that wait for each other do so by
 # computing: beside another tester, two take seven times the CPU time of one for a small model.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -21,7 +21,7 @@ SMALLER = {
     ("sample",): ["--articles", "12"],
     # There is no hub: a small model of random weights, in the newcomer's folder.
     ("annotate", "dinov2"): ["--set", "weights=dinov2"],
-    ("finetune", "tiny"): ["--set", "epochs=2"],
+    ("finetune", "tiny"): ["--set", "epochs=2", "--set", "alphas=[0, 0.5, 1]"],
     ("pretrain", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
     ("sweep", "grid"): ["--set", "base.batch.pairs=8"],
 }

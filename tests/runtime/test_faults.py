@@ -33,6 +33,7 @@ from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
+from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,13 +94,13 @@ def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(
     small_disk: Path, packages: Path, undisturbed: Path
 ) -> None:
     out = small_disk / "figures"
-    full = reason(typed(packages, out))
+    full = reason(typed(packages, out, **with_this_ray()))
     assert str(out) in full
     assert "disk" in full
     assert not (out / "manifest.json").exists()
     assert list((out / ".draft").glob("begun.json"))
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
-    again = typed(packages, out)
+    again = typed(packages, out, **with_this_ray())
     assert again.returncode == 0, again.stderr
     assert content(out) == content(undisturbed)
 
