@@ -30,7 +30,7 @@ from biovl.images.decode import TOO_LARGE, TOO_SMALL, TRUNCATED, UNDECODABLE
 from biovl.models import encoder
 from tests.annotate.small_models import DIM, png, save_clip, save_dinov2, scene, write_table
 from tests.runtime.folders import content
-from tests.runtime.interrupting import process_of
+from tests.runtime.interrupting import killing, process_of
 from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
@@ -293,8 +293,8 @@ def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
             assert job.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.005)
 
-    wait_for(lambda: process_of(MODEL_HOLDER))
-    os.kill(process_of(MODEL_HOLDER), signal.SIGKILL)
+    with killing(lambda: process_of(MODEL_HOLDER)) as killed:
+        wait_for(lambda: killed)
     wait_for(lambda: list(out.glob(".draft/pieces/*/*.parquet")))
     os.kill(job.pid, signal.SIGKILL)
     job.wait()

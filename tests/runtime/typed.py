@@ -42,5 +42,5 @@ def run_command(script: str, recipe: str, **settings: Any) -> dict[str, Any]:
 
 
 def with_this_ray() -> dict[str, str]:
-    """Return the environment of a process, to be killed, that uses the Ray of these tests."""
+    """Return the environment of a process that uses the Ray of these tests."""
     return {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}

@@ -117,7 +117,7 @@ def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tup
 def skipped_letters(expected: Sequence[str]) -> list[str]:
     """Return the letters of the alphabet that a caption passes over: c of A, B, D; in lower case.
 
-    Their panels may be there. None for labels that are no letters, and where more letters are
+    Their panels may be there. Empty for labels that are no letters, or if more letters are
     missing than named.
     """
     named = {name.casefold() for name in expected}
