@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import ray
+from ray.dashboard.utils import ray_address_to_api_server_url
 
 from biovl.runtime import worker_process
 from tests.runtime.typed import ROOT, with_this_ray
@@ -26,6 +28,13 @@ def test_workers_read_and_write_where_the_command_runs(ray_session: None, tmp_pa
     command = [sys.executable, "-c", FOLDERS]
     said = subprocess.run(command, cwd=folder, env=given, check=True, stdout=subprocess.PIPE)
     assert said.stdout.decode().strip() == str(folder)
+
+
+@pytest.mark.ray
+def test_a_ray_without_a_dashboard_asks_no_other_dashboard(ray_session: None) -> None:
+    """Ray Train asks the dashboard whether a training lives, and ends the workers of a dead one."""
+    address = ray.get_runtime_context().gcs_address
+    assert ray_address_to_api_server_url(address).rsplit(":", 1)[1] == "0"
 
 
 def test_a_machine_without_the_commands_folder_stays_where_it_is(

@@ -69,7 +69,7 @@ def test_workers_that_save_before_they_die_are_begun_again(
 ) -> None:
     said: list[str] = []
     arguments = {"place": str(tmp_path), "saves": 2}
-    with pytest.raises(TrainingError, match=r"\b2 times .*\b3 "):
+    with pytest.raises(TrainingError, match=r"\b2 times .*\b3 ") as failed:
         fit(
             dies,
             arguments,
@@ -80,7 +80,7 @@ def test_workers_that_save_before_they_die_are_begun_again(
             restarts=1,
             say=said.append,
         )
-    assert len(list((tmp_path / "attempts").iterdir())) == 3
+    assert len(list((tmp_path / "attempts").iterdir())) == 3, (said, failed.value)
     assert len(said) == 2
 
 

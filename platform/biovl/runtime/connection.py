@@ -27,7 +27,8 @@ def connect_ray() -> Iterator[None]:
         yield
         return
     # A single machine is not preempted, and the preemption watcher logs an error at startup.
-    if "RAY_ADDRESS" not in os.environ:
+    is_own = "RAY_ADDRESS" not in os.environ
+    if is_own:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     root = str(Path(biovl.__file__).parents[1])
     # If biovl is not installed (a checkout on PYTHONPATH), workers need its path. The path of
@@ -45,7 +46,11 @@ def connect_ray() -> Iterator[None]:
             },
             logging_level=logging.WARNING,
             log_to_driver=True,
-            include_dashboard=None if "RAY_ADDRESS" in os.environ else False,
+            include_dashboard=False if is_own else None,
+            # Without a dashboard, Ray Train would ask whoever listens at the default port whether
+            # its controller is alive. The dashboard of another Ray does not know that controller,
+            # so the workers would be ended as soon as they start.
+            dashboard_port=0 if is_own else None,
             configure_logging=True,
         )
     # Ray raises a bare Exception if one of its processes does not start in time.
