@@ -2,6 +2,7 @@
 
 import pytest
 
+from biovl.articles.content import FigureContent, Graphic
 from biovl.articles.graphics import FileLookup
 
 
@@ -36,6 +37,29 @@ from biovl.articles.graphics import FileLookup
 )
 def test_candidates(href: str, files: list[str], found: list[str]) -> None:
     assert FileLookup(files).candidates([href]) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "hrefs", "found"),
+    [
+        (
+            ["figures/1.png", "supplement/1.png"],
+            ["figures/1.png", "supplement/1.png"],
+            [["figures/1.png"], ["supplement/1.png"]],
+        ),
+        (["A.png", "a.png"], ["A.png", "a.png"], [["A.png"], ["a.png"]]),
+        # The image of figure 1 is missing, and is not that of its supplement.
+        (["fig1-figsupp1.png"], ["fig1", "fig1-figsupp1"], [[], ["fig1-figsupp1.png"]]),
+        # One figure twice, as in a translation.
+        (["fig1.jpg"], ["fig1.jpg", "fig1"], [["fig1.jpg"], ["fig1.jpg"]]),
+    ],
+)
+def test_a_file_that_another_figure_names_is_not_taken(
+    files: list[str], hrefs: list[str], found: list[list[str]]
+) -> None:
+    figures = [FigureContent(key=href, graphics=[Graphic([href])]) for href in hrefs]
+    lookup = FileLookup(files, figures)
+    assert [lookup.candidates([href]) for href in hrefs] == found
 
 
 def test_all_alternatives_of_a_graphic_count_once() -> None:

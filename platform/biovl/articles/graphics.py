@@ -4,6 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from biovl.articles.content import FigureContent
+
 # Formats in which a figure may be published; other files are not images of a figure.
 _SUFFIXES = (
     "jpg jpeg jpe jfif png tif tiff gif webp bmp jp2 j2k jpf jpx jpc jxr wdp hdp jxl avif heic "
@@ -16,9 +18,14 @@ _LONGEST_SUFFIX = 8
 
 
 class FileLookup:
-    """Lookup of a package's files by the names in its XML."""
+    """Lookup of a package's files by the names in its XML.
 
-    def __init__(self, names: Iterable[str]) -> None:
+    Args:
+        names: Files of the package, with their folders.
+        figures: Figures of the article: what one of them names exactly is no image of another.
+    """
+
+    def __init__(self, names: Iterable[str], figures: Iterable[FigureContent] = ()) -> None:
         self._by_path = {name: name for name in names}
         self._by_name: dict[str, list[str]] = defaultdict(list)
         self._by_stem: dict[str, list[str]] = defaultdict(list)
@@ -27,22 +34,32 @@ class FileLookup:
             self._by_name[base].append(name)
             if _SUFFIX.search(base):
                 self._by_stem[_SUFFIX.sub("", base)].append(name)
+        hrefs = {h for figure in figures for graphic in figure.graphics for h in graphic.hrefs}
+        self._exact = hrefs & self._by_path.keys()
+        self._claimed = {name for href in hrefs for name in self._named(href)}
 
     def candidates(self, hrefs: Sequence[str]) -> list[str]:
         """Return the files that may be the image of a graphic, without duplicates.
 
         All hrefs of a graphic are used, as its alternatives are the same image. A file matches by
-        its
-        exact path, its name in any case, its name without an image suffix (a TIFF, a JPEG and a
+        its exact path, its name in any case, its name without an image suffix (a TIFF, a JPEG and a
         thumbnail may share one), or, only if exactly one name matches, by an href that is longer or
         shorter than the name by a part delimited by ``.``, ``_`` or ``-``:
         ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. If nothing
         matches, a file with that name and any suffix is used.
+
+        Beside a file with the exact path, files that another figure names by theirs are left out:
+        ``figures/1.png`` and ``supplement/1.png``. A file that is named by another figure is never
+        found by a longer or shorter name.
         """
-        for look in (self._named, self._similar, self._of_any_kind):
+        named = dict.fromkeys(name for href in hrefs for name in self._named(href))
+        if named:
+            own = [name for name in named if name in hrefs or name not in self._exact]
+            return own or list(named)
+        for look in (self._similar, self._of_any_kind):
             found = dict.fromkeys(name for href in hrefs for name in look(href))
             if found:
-                return list(found)
+                return [name for name in found if name not in self._claimed]
         return []
 
     def _named(self, href: str) -> list[str]:

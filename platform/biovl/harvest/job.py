@@ -39,7 +39,7 @@ _HINTS = {
 }
 """Advice by source for a harvest without usable figures."""
 
-FORMAT = 2
+FORMAT = 3
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 

@@ -168,7 +168,7 @@ def _article(
 
 
 def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
-    files = FileLookup(package.files)
+    files = FileLookup(package.files, content.figures)
     article, standing = article_id(package, content), _Standing.of(package, content)
     taken: set[str] = set()
     ids: dict[str, str] = {}

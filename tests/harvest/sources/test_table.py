@@ -227,6 +227,22 @@ def test_a_year_stands_in_for_a_date(tmp_path: Path) -> None:
     assert package.content.published == "2019"
 
 
+def test_a_year_stands_in_for_a_date_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,caption,published,year\na.png,One,18.07.2011,2011\n")
+    (package,) = read(tmp_path / "t.csv")
+    assert package.content is not None
+    assert package.content.published == "2011"
+
+
+def test_a_figure_without_a_licence_has_that_of_its_article(tmp_path: Path) -> None:
+    rows = "image,caption,article_id,license\na.png,One,x,CC BY 4.0\nb.png,Two,x,\n"
+    (tmp_path / "t.csv").write_text(rows)
+    (package,) = read(tmp_path / "t.csv")
+    assert package.content is not None
+    assert package.content.license.spdx == "CC-BY-4.0"
+    assert [figure.license is None for figure in package.content.figures] == [False, True]
+
+
 def test_whole_and_absent_numbers_are_what_they_were_before_a_library_wrote_them(
     tmp_path: Path,
 ) -> None:

@@ -171,7 +171,7 @@ def _begun(
 
 def referenced(content: ArticleContent, record: Record) -> list[str]:
     """Return the names of media that may be the image of a figure, without thumbnails."""
-    files = FileLookup(medium.name for medium in record.media)
+    files = FileLookup((medium.name for medium in record.media), content.figures)
     names = [
         name
         for figure in content.figures

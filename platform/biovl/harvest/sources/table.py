@@ -336,7 +336,8 @@ def _package(
                 caption="\n".join(
                     " ".join(line.split()) for line in row["caption"].splitlines()
                 ).strip(),
-                license=license_from_text(row["license"]),
+                # Without a licence of its own, a figure has that of the article.
+                license=license_from_text(row["license"]) if row["license"] else None,
                 graphics=graphics,
                 group_id=row["group"] or None,
                 extra_columns={
@@ -359,7 +360,8 @@ def _package(
     def first(*columns: str) -> str | None:
         return next((row[column] for column in columns for row in rows if row[column]), None)
 
-    published = _DATE.match(first("published", "year") or "")
+    dates = [first("published"), first("year")]
+    published = next(filter(None, (_DATE.match(date) for date in dates if date)), None)
     content = ArticleContent(
         pmcid=article_id if re.fullmatch(r"PMC\d+", article_id) else None,
         pmid=first("pmid"),
