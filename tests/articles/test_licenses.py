@@ -88,6 +88,16 @@ def test_early_articles_state_it_in_a_bare_copyright_statement() -> None:
         ("Creative Commons Attribution – Non Commercial (unported, v3.0) License", "CC-BY-NC-3.0"),
         ("Creative Commons Attribution‐NonCommercial‐NoDerivs License", "CC-BY-NC-ND"),
         ("Creative Commons Attribution-Noncommercial-Share Alike 3.0 Unported", "CC-BY-NC-SA-3.0"),
+        ("CC BY-NonCommercial 4.0", "CC-BY-NC-4.0"),
+        ("Creative Commons Attribution 4.0 Non-Commercial License", "CC-BY-NC-4.0"),
+        (
+            "Creative Commons Attribution 4.0 International NonCommercial-NoDerivatives",
+            "CC-BY-NC-ND-4.0",
+        ),
+        ("CC BY 4.0 Deed | Attribution-NonCommercial", "CC-BY-NC-4.0"),
+        ("Creative Commons Attribution and Non-Commercial License", "CC-BY-NC"),
+        ("Creative Commons Attribution Noncommerical License", "CC-BY-NC"),
+        ("Creative Commons Attribution 4.0. Non-commercial re-use is welcome, too", "CC-BY-4.0"),
         ("a licença Creative Commons Attribution, que permite uso", "CC-BY"),
         ("Creative Commons Atribuição-NãoComercial-CompartilhaIgual 4.0", "CC-BY-NC-SA-4.0"),
         (

@@ -56,25 +56,38 @@ _URL = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_TERM = r"""
+    (?:non[\s-]?commer\w+|n[oã]o?[\s-]?comercial|nc|no[\s-]?deriv\w*|s[ei][nm][\s-]?(?:obra)?
+    [\s-]?deriv\w*|nd|share[\s-]?alike|compart\w+[\s-]?igual|sa)(?![a-z])
+"""
 # "CC BY-NC 4.0", and the long form in English, Spanish and Portuguese (SciELO).
 _NAMED = re.compile(
-    r"""
+    rf"""
     \bCC[\s_-]*(?:(?P<zero>0|zero)\b|(?P<short>BY(?![a-z])
         (?:[\s_-]*(?:N[CD]|SA)(?![a-z]))*))
         (?:[\s_/-]*v?(?P<short_version>[1-4](?:\.\d)?)(?![\d.]\d))?
-        (?:[\s_-]*(?P<short_port>(?-i:[A-Z]{2,3}))\b)?
+        (?:[\s_-]*(?P<short_port>(?-i:[A-Z]{{2,3}}))\b)?
     |
     creative[\s_-]*commons[\s_-]*(?:(?:public|licen[sc]\w+|deed|cc)[\s,:_-]*)*
     (?P<long>
         (?:(?:by\s+)?attribution|atribu\w+|reconoc\w+|by(?![ \w])|(?-i:BY)
-            |non[\s-]?commercial|n[oã]o?[\s-]?comercial)
-        (?:[\s,/()-]*
-            (?:non[\s-]?commercial|n[oã]o?[\s-]?comercial|nc|no[\s-]?deriv\w*|s[ei][nm][\s-]?(?:obra)?
-            [\s-]?deriv\w*|nd|share[\s-]?alike|compart\w+[\s-]?igual|sa)(?![a-z]))*
+            |non[\s-]?commer\w+|n[oã]o?[\s-]?comercial)
+        (?:[\s,/()-]*{_TERM})*
     )
     (?:[\s,(]*(?:licen[sc]\w+|international|unported|generic|internac\w+))*
     (?:[\s,(.]*(?:version\s|v\.?\s?)?(?P<long_version>[1-4]\.\d))?
     (?:\s(?P<long_port>(?-i:IGO))\b)?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# Terms behind a licence's name: "Attribution 4.0 International, NonCommercial", "CC BY (and
+# non-commercial)".
+_FURTHER = re.compile(
+    rf"""
+    [\s,/()|+:-]*
+    (?:(?:and|y|e|deed|public|unported|international|generic|internac\w+|licen[sc]\w+|attribution
+        |cc|by|version|v?[1-4](?:\.\d)?)(?![a-z]) [\s,/()|+:-]*)*+
+    (?P<terms>{_TERM}(?:[\s,/()-]*{_TERM})*) (?:[\s,]*v?[1-4]\.\d)?
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -93,7 +106,8 @@ _ALL_RESERVED = re.compile(
     r"|without\b.{0,30}\bpermission",
     re.IGNORECASE | re.DOTALL,
 )
-# "Reprinted from [12] with permission", "© 2019 Elsevier", "image courtesy of"; but not "adapted
+# "Reprinted from [12] with permission", "From Lee et al., with permission", "© 2019 Elsevier",
+# "under licence from Shutterstock", "image courtesy of", "courtesy Dr. Lee"; but not "adapted
 # from the two-step assay".
 _OF_OTHERS = re.compile(
     r"""
@@ -101,11 +115,14 @@ _OF_OTHERS = re.compile(
         |obtained|image|figure|photo\w*)\b [^.]{0,200}?
         \b(?:with|by|under)\s(?:the\s)?(?:kind\s|written\s|prior\s)*permission
     |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b
-    |\b(?:adapted|adopted|modified|redrawn)\s(?:with\s\w+\s)?from\s
+    |(?-i:\bFrom)\s(?-i:[A-Z]).{0,200}?\bwith\s(?:kind\s)?permission\b
+    |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
         (?:\[|ref\b|refs?\.|reference|(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{4}))
     |\bpermission\s(?:from|of|by)\s(?-i:(?:the\s)?[A-Z])
     |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:(?:19|20)\d\d|by\b|of\b|holder)
-    |\bcourtesy\s(?:of|by)\b|\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
+    |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])
+    |\bcourtesy\s(?:(?:of|by)\b|(?-i:[A-Z]))
+    |\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -276,7 +293,13 @@ def _named_in(text: str) -> License:
         version = match["short_version"] or match["long_version"]
         if version and "." not in version:
             version += ".0"
-        kind = _kind_of(match["short"] or match["long"])
+        terms = match["short"] or match["long"]
+        further = _FURTHER.match(text, match.end())
+        if further:
+            terms += f" {further['terms']}"
+            stated = re.search(r"[1-4]\.\d", further[0])
+            version = version or (stated[0] if stated else None)
+        kind = _kind_of(terms)
         found.append(_licensed(kind, version, match["short_port"] or match["long_port"]))
     return _strictest(found)
 
@@ -285,7 +308,7 @@ def _kind_of(terms: str) -> str:
     """Return the identifier without version of ``by-nd-nc`` or ``Attribution Non-Commercial``."""
     terms = terms.lower()
     kind = "CC-BY"
-    if re.search(r"comm?ercial|nc\b", terms):
+    if re.search(r"comm?er|nc\b", terms):
         kind += "-NC"
     if re.search(r"deriv|nd\b", terms):
         return kind + "-ND"
