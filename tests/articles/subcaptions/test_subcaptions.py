@@ -36,6 +36,34 @@ from tests.articles.subcaptions.cases import read
                 "Values are means ± SD.",
             ],
         ),
+        # Where panels have sentences of their own, the last one has, too.
+        (
+            "Reporter assays. (A) Constructs. Boxes are exons. (B) Luciferase activity. Bars show "
+            "the activity of plasmids with each promoter.",
+            [
+                "Reporter assays.",
+                "A: Constructs. Boxes are exons.",
+                "B: Luciferase activity. Bars show the activity of plasmids with each promoter.",
+                "",
+            ],
+        ),
+        (
+            "Growth. (A) Weight by day. *P < 0.05. (B) Length by day. ** P = 0.004.",
+            ["Growth.", "A: Weight by day. *P < 0.05.", "B: Length by day. ** P = 0.004.", ""],
+        ),
+        (
+            "Growth. (A) Weight by day. (B) Length by day. ** P = 0.004.",
+            ["Growth.", "A: Weight by day.", "B: Length by day.", "** P = 0.004."],
+        ),
+        (
+            "Strains. (A) Tree. (B) Insertions. Figure 4—source data 1. Coordinates of insertions.",
+            [
+                "Strains.",
+                "A: Tree.",
+                "B: Insertions.",
+                "Figure 4—source data 1. Coordinates of insertions.",
+            ],
+        ),
         (
             "(A)— Skull from above. (B)— Skull from below.",
             ["", "A: Skull from above.", "B: Skull from below.", ""],

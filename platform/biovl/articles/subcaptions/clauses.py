@@ -20,8 +20,10 @@ from biovl.articles.subcaptions.words import (
     ABOUT_IT,
     COMPARING,
     COMPLEMENT,
+    EACH_ITS_OWN,
     NEXT_LEAD,
     NOUN,
+    PLOT,
     REFERRING,
     REFERRING_ON,
     SEPARATORS,
@@ -337,10 +339,29 @@ class _Reader:
     def _free_the_end(self, after: int) -> None:
         """Make the sentences from the first one about the whole figure on apply to all panels."""
         parts_start = next((s.start for s in self.found if s.labels is not None), 0)
+        # Labels of the panels that have a sentence of each kind.
+        others = {
+            kind: {
+                s.labels
+                for s in self.found
+                if s.labels and s.start < after and kind.match(self.caption, s.start)
+            }
+            for kind in EACH_ITS_OWN
+        }
         for at, segment in enumerate(self.found):
             if segment.start >= after and TRAILING.match(self.caption, segment.start):
+                # Where panels have several sentences, the last panel has, too.
+                has_prose = any(s.labels and not s.cuts for s in self.found[:at])
+                if has_prose and PLOT.match(self.caption, segment.start):
+                    continue
                 # Every part has its own error bars, so the last one has, too.
                 if self._has_before(segment.start, parts_start):
+                    continue
+                if any(
+                    kind.match(self.caption, segment.start)
+                    and any(set(labels).isdisjoint(segment.labels or labels) for labels in have)
+                    for kind, have in others.items()
+                ):
                     continue
                 self.found[at:] = [
                     s if s.start in self.apart else replace(s, labels=None, cuts=())

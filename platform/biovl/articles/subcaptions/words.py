@@ -69,3 +69,24 @@ SHARED = re.compile(
     r"\b(?:of|in(?!\ssitu|\svi)|on|for|at|from|with|under|during|after|before|between|by|using)\s"
 )
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
+# What several panels have, each its own: averages, a statistical test, levels of significance.
+EACH_ITS_OWN = (
+    re.compile(
+        r"(?:the\s)?(?:data|values?|results?)\s(?:\w+\s){0,3}(?:are|is|represents?)\s(?:\w+\s){0,3}"
+        r"(?:means?|averages?)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"[^.;]{0,60}\b(?:ANOVA|t[\s-]?tests?|Mann[\s-]Whitney|Wilcoxon|Kruskal|"
+        r"mixed[\s-]effects)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\(?(?:\*|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
+)
+# What one plot shows: "Bars show luciferase activity", "Each dot is one mouse".
+PLOT = re.compile(
+    r"(?:the\s)?(?:bar\s(?:graph|chart|plot)|scale\sof\s|[xy][\s-]axis\b)|"
+    r"bars\s(?:show|representing)\s(?!(?:the\s)?(?:means?|averages?|medians?|s\.?[de]))|"
+    r"each\s(?:data\s)?(?:dot|point)\b|significantly\s(?:up|down)|in\seach\scase\b",
+    re.IGNORECASE,
+)
