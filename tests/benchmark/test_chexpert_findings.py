@@ -50,6 +50,16 @@ SAID = [
     ("Findings suggestive of heart failure with pulmonary edema.", {"Edema": "u"}),
     ("Chest X-ray shows bilateral infiltrates (arrows).", {"Lung Opacity": "p"}),
     ("Lower lobe collapse?", {"Atelectasis": "u"}),
+    # What does not change is there.
+    ("No significant change in moderate left pleural effusion.", {"Pleural Effusion": "p"}),
+    ("No interval change in the left pneumothorax.", {"Pneumothorax": "p"}),
+    ("The pneumothorax has not resolved.", {"Pneumothorax": "p"}),
+    ("Left pleural effusion has not cleared.", {"Pleural Effusion": "p"}),
+    ("Left effusion is not significantly changed.", {"Pleural Effusion": "p"}),
+    (
+        "There is no pneumothorax, effusion has increased",
+        {"Pneumothorax": "n", "Pleural Effusion": "p"},
+    ),
 ]
 
 

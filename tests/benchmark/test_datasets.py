@@ -104,6 +104,8 @@ def test_links_out_of_a_folder_are_counted_and_not_followed(tmp_path: Path) -> N
         (["a/x.txt", "b/y.txt"], "images"),
         (["a b/x.png", "a_b/y.png"], "'a b'.*'a_b'"),
         (["train/A/x.png", "train/B/x.png", "test/a/x.png"], "'A'.*'a'"),
+        # Not three classes named train, test and unlabelled.
+        (["train/a/x.png", "test/a/x.png", "unlabelled/x.png"], "'unlabelled'"),
     ],
 )
 def test_folders_that_are_no_benchmark_are_refused(
@@ -235,6 +237,17 @@ def test_tars_with_labels_are_classes_as_clip_benchmark_has_them(tmp_path: Path)
     assert shades(found.images) == [1, 2]
 
 
+@pytest.mark.parametrize("names", [["0.png", "0.seg.png"], ["0.seg.png", "0.png"]])
+def test_of_several_images_of_a_key_that_of_the_key_is_read(
+    tmp_path: Path, names: list[str]
+) -> None:
+    shades_of = {"0.png": 1, "0.seg.png": 9}
+    files = {name: png(shades_of[name]) for name in names} | {"0.cls": b"0"}
+    tar(tmp_path / "test/0.tar", files | {"1.img.png": png(2), "1.cls": b"1"})
+    write(tmp_path / "classnames.txt", b"cat\ndog\n")
+    assert shades(opening.open_labelled(str(tmp_path)).images) == [1, 2]
+
+
 def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
     tar(tmp_path / "0.tar", {"0.png": png(1), "0.txt": b"one", "1.png": png(2), "1.txt": b"one"})
     found = opening.open_pairs(str(tmp_path))
@@ -291,6 +304,13 @@ def test_rows_of_the_same_file_are_one_image_with_several_captions(tmp_path: Pat
     assert found.text_of_image.tolist() == [0, 2]
     assert found.further_F2.tolist() == [[0, 1], [1, 0]]
     assert shades(found.images) == [1, 2]
+
+
+def test_names_and_captions_of_digits_are_no_numbers(tmp_path: Path) -> None:
+    write(tmp_path / "001", png(1))
+    write(tmp_path / "captions.csv", b"image,caption\n001,007\n")
+    found = opening.open_pairs(str(tmp_path / "captions.csv"))
+    assert (found.ids, found.texts, shades(found.images)) == (["0/001"], ["007"], [1])
 
 
 def test_a_list_of_texts_in_a_row_are_several_captions_of_its_image(tmp_path: Path) -> None:

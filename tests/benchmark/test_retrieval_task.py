@@ -10,6 +10,7 @@ import torch
 from sklearn import metrics as sk
 
 from biovl.benchmark import metrics, selection, shared_texts
+from biovl.benchmark.comparison import differences
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.tasks.retrieval import Config, Retrieval
 from biovl.core.errors import ArtifactError, ConfigError
@@ -42,6 +43,17 @@ def test_a_perfect_model_scores_one_also_where_images_share_a_text() -> None:
     found = scores(judged(data, text_MD[data.text_of_image], text_MD))
     assert {found[name] for name in found if "recall" in name or "mrr" in name} == {1.0}
     assert {found[name] for name in found if "median" in name and "/" not in name} == {1.0}
+
+
+def test_two_models_differ_in_scores_alone() -> None:
+    """The rank of each match is published beside the scores, and is none: lower is better."""
+    data, text_MD = pairs(list("abcdefgh")), random_rows(8)
+    good, bad = (
+        judged(data, text_MD[order], text_MD) for order in (np.arange(8), np.roll(range(8), 1))
+    )
+    found = differences(good.predictions, bad.predictions, resamples=20, seed=0)
+    assert found.keys() <= scores(good).keys()
+    assert {name for name in found if found[name]["value"] > 0} == set()
 
 
 def test_ks_that_all_exceed_the_pool_are_rejected() -> None:

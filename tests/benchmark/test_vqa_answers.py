@@ -13,6 +13,11 @@ def test_answers_are_compared_without_case_blanks_and_outer_punctuation(answer, 
     assert normalised(answer) == same
 
 
+@pytest.mark.parametrize(("one", "other"), [("ER+", "ER-"), (">5 mm", "<5 mm"), ("-1", "1")])
+def test_answers_that_differ_by_a_sign_differ(one, other):
+    assert normalised(one) != normalised(other)
+
+
 @pytest.mark.parametrize(
     ("predicted", "answer", "f1"),
     [

@@ -266,14 +266,18 @@ def test_the_image_of_another_figure_is_not_shown_for_one(tmp_path: Path) -> Non
     with (tmp_path / "corpus/train/00000.tar").open("wb") as stream:
         writer = ShardWriter(stream)
         about = {"figure_id": name(1)}
-        place = writer.add("a", {"png": b"\x89PNG", "json": json.dumps(about).encode()})
+        files = {"png": b"\x89PNG", "json": json.dumps(about).encode(), "clip.npy": b"vector"}
+        place = writer.add("a", files)
         writer.finish()
     at = {"offset": place.offset, "size": place.size}
-    rows = [figure(0, **at), figure(1, **at), figure(2, **at, figure_id=f"{name(1)}_panel-a")]
-    index = Index.open(publish(tmp_path / "index", IMAGES_ND[:3], rows=rows))
-    assert index.image(name(1)) == index.image(f"{name(1)}_panel-a") == b"\x89PNG"
-    with pytest.raises(ArtifactError, match=rf"\.tar .*{name(0)}"):
-        index.image(name(0))
+    panel, next_ = f"{name(1)}_panel-a", f"{name(1)}0"
+    others = [figure(2, **at, figure_id=panel), figure(3, **at, figure_id=next_)]
+    rows = [figure(0, **at), figure(1, **at), *others]
+    index = Index.open(publish(tmp_path / "index", IMAGES_ND[:4], rows=rows))
+    assert index.image(name(1)) == index.image(panel) == b"\x89PNG"
+    for other in (name(0), next_):
+        with pytest.raises(ArtifactError, match=rf"\.tar .*{other}"):
+            index.image(other)
 
 
 def a_corpus(folder: Path, *, image: bytes = b"\x89PNG", manifest: str = "{}") -> list[dict]:

@@ -157,6 +157,15 @@ def test_the_card_has_scores_of_public_benchmarks_per_cent_with_intervals(
     assert "data tcga_til-data; biovl " in text
 
 
+def test_a_score_with_a_note_is_exported(tmp_path: Path, model: Path) -> None:
+    scores = [score("accuracy", 0.25, note="the same string"), score("token_f1", 0.5)]
+    report = make_report(tmp_path / "vqa", model, {"vqa_rad": scores})
+    card = ModelCard(
+        score_files(str(model), [str(report)], {}, "ann/small").files["README.md"].decode()
+    )
+    assert [one.metric_value for one in card.data.eval_results] == [25, 50]
+
+
 def test_names_of_private_data_and_folders_are_in_no_file(model: Path, report: Path) -> None:
     made = score_files(str(model), [str(report)], {})
     assert SECRET not in str((made.files, made.withheld, made.not_mteb.keys() - {"tcga_til"}))

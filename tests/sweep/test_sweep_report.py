@@ -1,5 +1,6 @@
 """What a sweep publishes for people: tables as in the papers, plots, the best recipe."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,16 @@ def test_the_best_row_is_a_recipe_for_pretrain(
     readme = (tmp_path / "README.md").read_text()
     for path in (tmp_path / "plots").iterdir():
         assert f"plots/{path.name}" in readme
+
+
+def test_recalls_among_other_numbers_of_pairs_have_no_best_row(
+    config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
+) -> None:
+    among = {0: {**outcomes[0].scores[0], "pairs": 10_000}}
+    mixed = [replace(outcomes[0], scores=among, epoch=0), outcomes[2]]
+    assert report.write(Folder(str(tmp_path)), config, mixed) is None
+    assert not (tmp_path / "best.yaml").exists()
+    assert "among 20 or 10,000 pairs" in (tmp_path / "README.md").read_text()
 
 
 def test_a_file_that_is_no_recipe_is_told(

@@ -123,14 +123,26 @@ _UNCERTAIN_AFTER = re.compile(
     r"|suspected|questioned|difficult)"
     r"|(?:are|is|would be) (?:possible|likely|suspected|considered))\b|^\s*(?:\?|(?:versus|vs)\b)"
 )
+# "No change in the effusion", "no doubt about" and "not only" negate no finding.
+_NO_NEGATION = re.compile(
+    r"\b(?:no|not|without)(?: (?:a|an|any|significant|substantial|appreciable|interval|definite"
+    r"|major|relevant|important|other))* (?:changes?|doubt|only|increase|decrease|improvement"
+    r"|worsening|progression)\b"
+)
+# In "no pneumothorax, effusion has increased", the mention begins a clause.
+_CHANGES = re.compile(
+    r"^ (?:has|have) (?:\w+ )?(?:in|de)creased|^ (?:has|have) (?:worsened|developed)"
+)
 _NEGATIVE_BEFORE = re.compile(
     r"\b(?:no|not|without|never|absen(?:ce of|t)|free of|clear of|negative for|denies|lack of"
     r"|neither|nor|resol(?:ved|ution of)|exclud(?:es|ed|ing)|rul(?:es|ed|ing) out|rather than"
     r"|removal of|removed)\b"
 )
 _NEGATIVE_AFTER = re.compile(
-    r"^[^,]{0,40}?\b(?:(?:is|are|was|were|has been|have been) (?:not|no longer|absent|excluded"
-    r"|ruled out|resolved|removed)|(?:has|have) (?:\w+ )?(?:resolved|cleared)"
+    r"^[^,]{0,40}?\b(?:(?:is|are|was|were|has been|have been) (?:no longer|absent|excluded"
+    r"|ruled out|resolved|removed"
+    r"|not(?! (?:\w+ )?(?:changed|resolved|cleared|removed|improved|increased|decreased)))"
+    r"|(?:has|have) (?!not )(?:\w+ )?(?:resolved|cleared)"
     r"|not (?:seen|identified|present|evident|visuali[sz]ed|demonstrated)|: (?:no|none|absent)\b)"
 )
 
@@ -175,7 +187,9 @@ def _state(before: str, after: str) -> State:
         before: The text up to and including the mention: ``, heart is enlarged`` begins a clause.
         after: The text after the mention.
     """
-    before = _CONTRAST.split(before)[-1]
+    before = _NO_NEGATION.sub("", _CONTRAST.split(before)[-1])
+    if _CHANGES.match(after):
+        before = before.rpartition(",")[2]
     after = _CONTRAST.split(after)[0]
     if _UNCERTAIN_BEFORE.search(before) or _UNCERTAIN_AFTER.search(after):
         return "uncertain"

@@ -79,7 +79,8 @@ def evaluate_tasks(tasks: Mapping[str, Task], model: BenchmarkModel) -> dict[str
         )
         # Scores of subsets have a slash.
         whole = {each.name: each.value for each in outcome.scores if "/" not in each.name}
-        if "chance" in outcome.notes:
-            whole["chance"] = float(outcome.notes["chance"])
+        # Retrieval has a chance level for each of its scores, as of which the loss reports none.
+        if isinstance(outcome.notes.get("chance"), float):
+            whole["chance"] = outcome.notes["chance"]
         scores |= {f"{name}/{metric}": value for metric, value in whole.items()}
     return scores

@@ -30,6 +30,9 @@ SIMILARITY = 0.98
 """Default cosine similarity from which images count as near duplicates. It depends on the model:
 check the closeness in ``Leaks.pairs``."""
 
+UNLEAKED = "without near duplicates of the corpus"
+"""Note of a score without these images, beside that of the same name on all."""
+
 PAIRS = pa.schema(
     [
         ("id", pa.string()),
@@ -167,7 +170,7 @@ def scores_without(
                         low=known.low,
                         high=known.high,
                         count=len(values),
-                        note="without near duplicates of the corpus",
+                        note=UNLEAKED,
                     )
                 )
     return scores

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from biovl.benchmark.benchmark_table import BENCHMARKS
+from biovl.benchmark.leakage import UNLEAKED
 from biovl.benchmark.report_files import KIND
 from biovl.core.artifacts import MANIFEST, Folder, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
@@ -140,7 +141,8 @@ def _of_model(
     notes = {row["task"]: row for row in content["notes"] if row["model"] == model}
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in content["scores"]:
-        if row["model"] == model and "/" not in row["name"] and not row["note"]:
+        is_on_all = "/" not in row["name"] and row["note"] != UNLEAKED
+        if row["model"] == model and is_on_all:
             by_task.setdefault(row["task"], []).append(row)
     return [(task, tuple(rows), notes.get(task, {})) for task, rows in by_task.items()]
 

@@ -20,7 +20,7 @@ from biovl.core.errors import NothingUsable
 from biovl.runtime.job import Job
 
 KIND = "report"
-FORMAT = 3
+FORMAT = 4
 """Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 

@@ -4,16 +4,18 @@ import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-_OUTER = string.punctuation.replace("%", "") + string.whitespace
+# Signs are part of an answer: "ER+" is not "ER-", and ">5 mm" not "<5 mm".
+_SIGNS = "%+-<=>~"
+_OUTER = string.whitespace + "".join(sorted({*string.punctuation} - {*_SIGNS}))
 _ARTICLES = ("a", "an", "the")
 
 
 def normalised(answer: object) -> str:
     """Return an answer normalised for comparison: lower case, single spaces, no outer punctuation.
 
-    Numbers become digits: ``4`` and ``"4"`` are equal. Nothing inside is changed, so ``x-ray`` and
-    ``xray`` differ; METER's rules for VQAv2 (articles, number words) are not applied, since no
-    paper states that the medical datasets were scored with them.
+    Signs (``+ - < = > ~ %``) stay. Numbers become digits: ``4`` and ``"4"`` are equal. Nothing
+    inside is changed, so ``x-ray`` and ``xray`` differ; METER's rules for VQAv2 (articles, number
+    words) are not applied, since no paper states that the medical datasets were scored with them.
     """
     return " ".join(str(answer).lower().split()).strip(_OUTER)
 

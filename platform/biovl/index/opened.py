@@ -286,7 +286,8 @@ class Index:
                 f"{corpus}/{about['shard']} holds another figure in the place of {figure_id}: the "
                 "corpus was built anew since it was indexed"
             )
-        images = [data for kind, data in files.items() if kind not in ("txt", "json")]
+        others = ("txt", "json", "npy")
+        images = [data for kind, data in files.items() if not kind.endswith(others)]
         if len(images) != 1:
             raise ArtifactError(
                 f"{corpus}/{about['shard']} holds {len(images)} images of {figure_id}"
@@ -482,5 +483,5 @@ def _is_of(figure_id: str, about: bytes) -> bool:
     except ValueError:
         return False
     own_id = record.get("figure_id") if isinstance(record, dict) else None
-    # Ids of panels begin with the id of their figure.
-    return own_id is None or figure_id.startswith(str(own_id))
+    # The id of a panel is that of its figure, "_p" and its label.
+    return own_id is None or figure_id == own_id or figure_id.startswith(f"{own_id}_p")

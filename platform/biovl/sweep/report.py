@@ -106,14 +106,16 @@ def _readme(
     config: SweepConfig, outcomes: Sequence[TrialOutcome], best: Trial | None, drawn: Sequence[str]
 ) -> str:
     base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
-    pool = next((int(o.final["pairs"]) for o in outcomes if o.final), 0)
+    pools = tables.pool_sizes(outcomes)
+    among = " or ".join(f"{pool:,}" for pool in pools) or "0"
+    chance = " or ".join(f"{100 / pool:.2f}" for pool in pools) or "0.00"
     lines = [
         "# Sweep",
         "",
         f"{len(outcomes)} runs of pretrain on {_corpora(outcomes)} "
         f"with {base or 'recipes of their own'}, equal in {config.equal}. "
-        f"Recalls are in percent, among {pool:,} pairs of val (by chance "
-        f"{100 / pool if pool else 0:.2f}); the more pairs, the harder.",
+        f"Recalls are in percent, among {among} pairs of val (by chance {chance}); the more pairs, "
+        "the harder.",
         "",
         tables.paper_table(config, outcomes),
         "",
@@ -128,6 +130,12 @@ def _readme(
             f"Best by the mean of both R@1: [`{best.name}`](trials/{best.name}/README.md). Its "
             f"settings are a recipe: `biovl pretrain {BEST} --set corpus=DIR "
             "--set out=DIR`.",
+        ]
+    if len(pools) > 1:
+        lines += [
+            "",
+            "No row is the best: recalls among different numbers of pairs cannot be compared. "
+            "Compare the models with `biovl benchmark retrieval` on one corpus.",
         ]
     lines += ["", *(f"![{name.removesuffix('.png')}](plots/{name})" for name in drawn)]
     return "\n".join(lines) + "\n"

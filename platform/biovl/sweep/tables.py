@@ -117,8 +117,19 @@ def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
     return [rows[number] for number in sorted(rows)]
 
 
+def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
+    """Return the numbers of val pairs among which trials were scored, in ascending order."""
+    return sorted({int(outcome.final["pairs"]) for outcome in outcomes if outcome.final})
+
+
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
-    """Return the outcomes of the finished row with the best mean R@1; ties go to the first."""
+    """Return the outcomes of the finished row with the best mean R@1; ties go to the first.
+
+    None if none is finished, or if trials were scored among different numbers of pairs: recall
+    among 20 pairs is higher than among 10,000, whatever the model.
+    """
+    if len(pool_sizes(outcomes)) > 1:
+        return None
     best: list[TrialOutcome] | None = None
     highest = float("-inf")
     for row in by_row(outcomes):

@@ -52,7 +52,11 @@ def build(config: Config) -> Pairs:
             (config.image, config.caption),
         )
         options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        with_types = csv.ConvertOptions(strings_can_be_null=False)
+        # Columns of digits are names and captions, too: 001 is not 1.
+        with_types = csv.ConvertOptions(
+            strings_can_be_null=False,
+            column_types={config.image: pa.string(), config.caption: pa.string()},
+        )
         table = csv.read_csv(io.BytesIO(text.encode()), None, options, with_types)
     except UnicodeDecodeError as error:
         hint = spreadsheets.encoding_hint(error)
@@ -64,10 +68,10 @@ def build(config: Config) -> Pairs:
             raise ArtifactError(
                 f"{config.path} has no column {column}; found {', '.join(table.column_names)}"
             )
-    files = table[config.image].cast(pa.string()).to_pylist()
+    files = table[config.image].to_pylist()
     inside = [row for row, file in enumerate(files) if is_inside(file)]
     left_out = Counter({OUTSIDE: len(files) - len(inside)})
-    captions = table[config.caption].cast(pa.string()).to_pylist()
+    captions = table[config.caption].to_pylist()
     rows_of: dict[str, list[int]] = {}
     for row in inside:
         rows_of.setdefault(files[row], []).append(row)

@@ -43,6 +43,8 @@ class _Row:
     file: int
     offset: int = -1
     size: int = 0
+    is_plain: bool = False
+    """Whether the image's name is the key and a suffix."""
     label: int = -1
     text: str = ""
 
@@ -125,7 +127,11 @@ def _rows(folder: Folder, name: str, split: str, number: int) -> Iterator[_Row]:
                         yield row
                     row = _Row(key, split, number)
                 if f".{kind.lower()}".endswith(ENDINGS):
-                    row.offset, row.size = member.offset_data, member.size
+                    # Beside 000.png, 000.seg.png is a mask.
+                    is_plain = "." not in kind
+                    if row.offset < 0 or (is_plain and not row.is_plain):
+                        row.offset, row.size = member.offset_data, member.size
+                        row.is_plain = is_plain
                 elif kind in ("cls", "txt") and member.size <= _MOST_TEXT_BYTES:
                     stored = archive.extractfile(member)
                     data = stored.read().decode("utf-8", "replace").strip() if stored else ""

@@ -208,7 +208,8 @@ def _queries(
         "id": pa.array([f"{direction}/{own}" for own in ids], pa.string()),
         "nearer": pa.array(ranks.nearer_N.numpy()),
         "tied": pa.array(ranks.tied_N.numpy()),
-        "rank": pa.array(shared_texts.expected_ranks(ranks)),
+        # A slash, as it is no score: scores of the name of a column are its mean.
+        "rank/expected": pa.array(shared_texts.expected_ranks(ranks)),
     }
     for k in ks:
         if k <= items:
@@ -239,7 +240,7 @@ def _scores(
                 count=len(some),
             )
         estimate = bootstrap.estimate(
-            some["rank"].to_numpy(),
+            some["rank/expected"].to_numpy(),
             bootstrap.median,
             resamples=config.resamples,
             seed=config.seed,
