@@ -62,6 +62,41 @@ def test_a_draft_is_taken_up_where_it_was(uri: str) -> None:
     assert made == [1]
 
 
+def test_another_spelling_of_a_path_is_no_other_configuration(uri: str) -> None:
+    read = Input(name="figures", uri="x/figures", fingerprint="1")
+    draft = Draft.begin(uri, "figures", {"source": {"path": "packages"}}, [read])
+    draft.note("units/000000", {"seen": 2})
+    draft.publish(manifest(config={"source": {"path": "packages"}}, inputs=[read]))
+    again = Input(name="figures", uri="x/./figures/", fingerprint="1")
+    for path in ("./packages", "packages/"):
+        assert find_published(uri, "figures", {"source": {"path": path}}, [again]) is not None
+    with pytest.raises(ArtifactError, match="'packages' -> '/packages'"):
+        find_published(uri, "figures", {"source": {"path": "/packages"}}, [again])
+
+
+@pytest.mark.parametrize(("name", "advice"), [("begun", "this folder"), ("units/0", "this file")])
+def test_a_damaged_note_is_named(tmp_path: Path, name: str, advice: str) -> None:
+    draft = Draft.begin(str(tmp_path), "figures", {})
+    draft.note("units/0", {"seen": 2})
+    (tmp_path / f".draft/{name}.json").write_bytes(b"")
+    with pytest.raises(ArtifactError, match=rf"{name}\.json is damaged .*delete {advice}"):
+        Draft.begin(str(tmp_path), "figures", {}).read_note(name)
+
+
+@pytest.mark.parametrize("left", [b"", None])
+def test_a_file_that_the_disk_lost_is_not_published(tmp_path: Path, left: bytes | None) -> None:
+    draft = Draft.begin(str(tmp_path), "figures", {})
+    draft.folder.write("part.parquet", b"12345")
+    if left is None:
+        (tmp_path / "part.parquet").unlink()
+    else:
+        (tmp_path / "part.parquet").write_bytes(left)
+    made = manifest(files={"part.parquet": {"rows": 1, "size_bytes": 5}})
+    with pytest.raises(ArtifactError, match=r"part\.parquet was written with 5 bytes and has 0"):
+        draft.publish(made)
+    assert find_manifest(str(tmp_path)) is None
+
+
 def test_another_configuration_or_input_is_refused_by_name(uri: str) -> None:
     read = Input(name="figures", uri="x", fingerprint="1")
     draft = Draft.begin(uri, "figures", {"a": 1, "source": {"path": "p"}}, [read])

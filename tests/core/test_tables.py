@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
-from biovl.core.tables import open_table
+from biovl.core.artifacts import Folder
+from biovl.core.errors import DamagedTable
+from biovl.core.parts import PartFormat, RowWriter
+from biovl.core.tables import open_part, open_table
 
 
 def jpeg(seed: int) -> bytes:
@@ -42,3 +46,27 @@ def test_a_plain_table_that_nobody_writes_stays_the_same(tmp_path: Path) -> None
     (tmp_path / "columns").mkdir()
     (tmp_path / "notes.txt").write_text("seen")
     assert open_table(str(tmp_path)) == before
+
+
+def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
+    folder, image = Folder(str(tmp_path)), np.random.default_rng(0).bytes(20_000)
+    form = PartFormat[bytes](
+        name=lambda number: f"part-{number}.parquet",
+        schema=pa.schema([("image", pa.binary())]),
+        table=lambda rows: pa.table({"image": rows}),
+        weight=len,
+        part_bytes=1 << 20,
+    )
+    with RowWriter(folder, form, at_least_one=True) as writer:
+        writer.add(image)
+    with open_part(folder, "part-0.parquet") as part:
+        assert part.read()["image"].to_pylist() == [image]
+    path = tmp_path / "part-0.parquet"
+    stored = bytearray(path.read_bytes())
+    stored[len(stored) // 2] ^= 1
+    path.write_bytes(stored)
+    with (
+        pytest.raises(DamagedTable, match=r"part-0\.parquet"),
+        open_part(folder, path.name) as part,
+    ):
+        part.read()

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
-from biovl.core.tables import Table
+from biovl.core.tables import Table, open_part
 
 PREFIX = "article."
 """Prefix of article columns: annotators read ``article.abstract`` like ``caption``."""
@@ -50,8 +49,7 @@ def articles_of(
     for file_name in folder.names(_FOLDER, ".parquet"):
         if not file_name.startswith(f"{unit}-"):
             continue
-        with folder.filesystem.open_input_file(folder.at(f"{_FOLDER}/{file_name}")) as file:
-            parquet = pq.ParquetFile(file)
+        with open_part(folder, f"{_FOLDER}/{file_name}") as parquet:
             for group in range(parquet.num_row_groups):
                 keys = parquet.read_row_group(group, columns=[_KEY])[_KEY]
                 requested = pc.is_in(keys, uris)

@@ -20,7 +20,7 @@ from biovl.annotate.articles import PREFIX, articles_of
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import storage_problem
-from biovl.core.tables import Table, TablePart
+from biovl.core.tables import Table, TablePart, open_part
 
 _PLANNERS = 16
 """Parquet footers read concurrently: in a bucket each takes a tenth of a second."""
@@ -170,9 +170,8 @@ def rows_of(
     path = table.parts[unit.part].path
     of_article = [name for name in columns if name.startswith(PREFIX)]
     columns = [name for name in columns if name not in of_article]
-    with folder.filesystem.open_input_file(folder.at(path)) as file:
+    with open_part(folder, path, buffer_size=_READ_BYTES, pre_buffer=False) as parquet:
         try:
-            parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
             beside: Iterator[Mapping[str, Any]] = itertools.repeat({})
             if of_article:
                 beside = _article_cells(table, unit, parquet, of_article)

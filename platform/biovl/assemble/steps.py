@@ -21,6 +21,7 @@ from biovl.core import records, shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import HarvestPart, Tombstones
+from biovl.core.tables import open_part
 from biovl.images.encode import for_training
 
 NO_IMAGE, TOO_MANY = "no image", "over-represented"
@@ -114,8 +115,7 @@ def candidates_of(
 
 def _figures(source: Folder, path: str) -> pa.Table:
     """Read a part of the figures; columns missing from older versions become null."""
-    with source.filesystem.open_input_file(source.at(path)) as stream:
-        parquet = pq.ParquetFile(stream)
+    with open_part(source, path) as parquet:
         existing = set(parquet.schema_arrow.names)
         absent = [name for name in pairing.FIGURE_COLUMNS if name not in existing]
         names = [*pairing.FIGURE_COLUMNS, *records.extra_columns(parquet.schema_arrow)]
@@ -420,8 +420,7 @@ def _uncaptioned(found: pa.Table) -> pa.ChunkedArray:
 
 def _images(source: Folder, part: str, selected: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Yield the selected rows of a part with their images, one row group in memory at a time."""
-    with source.filesystem.open_input_file(source.at(part)) as stream:
-        parquet = pq.ParquetFile(stream)
+    with open_part(source, part) as parquet:
         start = 0
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows

@@ -169,6 +169,9 @@ class Folder:
         try:
             with open(unfinished, "wb") as stream:
                 yield stream
+                # Otherwise a power loss may leave an empty file under the final name.
+                stream.flush()
+                os.fsync(stream.fileno())
             self.filesystem.move(unfinished, self.at(name))
         except BaseException:
             # On a full disk, free the space for other writers.
@@ -332,8 +335,8 @@ class Draft:
         """
         draft = cls(uri)
         wanted = _identity(kind, plain_config, inputs, output_format)
-        if draft.folder.exists(f"{_DRAFT}/begun.json"):
-            begun = json.loads(draft.folder.read(f"{_DRAFT}/begun.json"))
+        begun = draft.read_note("begun")
+        if begun is not None:
             try:
                 _refuse_changes(uri, "was begun", begun, wanted, defaults)
             except ArtifactError:
@@ -378,10 +381,22 @@ class Draft:
         self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
 
     def read_note(self, name: str) -> Any | None:
-        """Return the values that an earlier run stored, or None."""
-        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+        """Return the values that an earlier run stored, or None.
+
+        Raises:
+            ArtifactError: If the file is damaged.
+        """
+        file = f"{_DRAFT}/{name}.json"
+        if not self.folder.exists(file):
             return None
-        return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
+        try:
+            return json.loads(self.folder.read(file))
+        except ValueError as error:
+            what = "this folder" if name == "begun" else "this file, and its step is repeated"
+            raise ArtifactError(
+                f"{self.folder.described}/{file} is damaged ({error}): delete {what}, or choose "
+                "another folder for out"
+            ) from error
 
     def delete_note(self, name: str) -> None:
         """Delete the values of a name, which must exist."""
@@ -401,11 +416,37 @@ class Draft:
         return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
 
     def publish(self, manifest: Manifest) -> Manifest:
-        """Write the manifest, which completes the folder, and delete the draft."""
+        """Write the manifest, which completes the folder, and delete the draft.
+
+        Raises:
+            ArtifactError: If a file that the manifest lists is not there in its size.
+        """
         self.check_lease()
+        self._check_sizes(manifest)
         self.folder.write(MANIFEST, to_json(asdict(manifest)))
         self.clear()
         return manifest
+
+    def _check_sizes(self, manifest: Manifest) -> None:
+        """Check the files against the manifest: a disk may have lost some since they were written.
+
+        Raises:
+            ArtifactError: If a file is missing or has another size.
+        """
+        sizes = {
+            name: stated["size_bytes"]
+            for name, stated in manifest.files.items()
+            if "size_bytes" in stated
+        }
+        with translate_storage_errors(self.folder.described):
+            found = self.folder.filesystem.get_file_info([self.folder.at(name) for name in sizes])
+        for (name, size), info in zip(sizes.items(), found, strict=True):
+            if info.size != size:
+                raise ArtifactError(
+                    f"{self.folder.described}/{name} was written with {size:,} bytes and has "
+                    f"{info.size or 0:,}: choose another folder for out, or delete this one, and "
+                    "begin again"
+                )
 
     def abandon(self) -> None:
         """Delete everything that was written, so that another configuration can use the folder.
@@ -481,7 +522,7 @@ def _identity(
     kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input], output_format: int = 1
 ) -> dict[str, Any]:
     """Return the values that must be equal for two runs to be the same job."""
-    read = {f"{item.name} {item.uri}": item.fingerprint for item in inputs}
+    read = {f"{item.name} {configs.spelled(item.uri)}": item.fingerprint for item in inputs}
     config = dict(plain_config)
     return {"kind": kind, "config": config, "inputs": read, "output_format": output_format}
 

@@ -8,6 +8,7 @@ import difflib
 import inspect
 import itertools
 import json
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -233,8 +234,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}: {before.get(name, '(absent)')!r} -> {after.get(name, '(absent)')!r}"
         for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
+        if spelled(before.get(name)) != spelled(after.get(name))
     ]
+
+
+def spelled(value: Any) -> Any:
+    """Return a value in the spelling in which values are compared.
+
+    ``./packages/`` is the folder ``packages``; all but local paths is returned as it is.
+    """
+    is_path = isinstance(value, str) and "/" in value and "://" not in value
+    return os.path.normpath(value) if is_path else value
 
 
 def from_command_line(
@@ -356,7 +366,11 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     # passes it on to the nested dataclasses.
     if dataclasses.is_dataclass(cls) and "__pydantic_config__" not in cls.__dict__:
         cls.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
-            extra="forbid", coerce_numbers_to_str=True, alias_generator=_setting_name
+            extra="forbid",
+            coerce_numbers_to_str=True,
+            alias_generator=_setting_name,
+            # No setting is infinite, and comparisons with NaN let it pass.
+            allow_inf_nan=False,
         )
     return TypeAdapter(cls)
 

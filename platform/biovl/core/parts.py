@@ -131,7 +131,13 @@ class RowWriter(Generic[RowT]):
 def _parquet_writer(stream: BinaryIO, form: PartFormat[Any]) -> Iterator[pq.ParquetWriter]:
     # Images are compressed already and unique: dictionaries and statistics would only add cost.
     plain = [name for name in form.schema.names if name != "image"]
-    options = {"compression": "zstd", "use_dictionary": plain, "write_statistics": plain}
+    options = {
+        "compression": "zstd",
+        "use_dictionary": plain,
+        "write_statistics": plain,
+        # zstd stores images as they are: a flipped bit would be published under a wrong SHA-256.
+        "write_page_checksum": True,
+    }
     with pq.ParquetWriter(stream, form.schema, **{**options, **form.options}) as writer:
         yield writer
 

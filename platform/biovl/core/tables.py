@@ -6,17 +6,28 @@ with the same parts and rows: ``<table>/columns/<name>/part-000000-000.parquet``
 neither reads nor writes the images.
 """
 
+import contextlib
 import hashlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biovl.core.artifacts import COLUMNS, Folder, Input, find_manifest, fingerprint
-from biovl.core.errors import ArtifactError
+from biovl.core.errors import ArtifactError, DamagedTable
 
-__all__ = ["COLUMNS", "Table", "TablePart", "columns_of", "damaged_tables", "open_table"]
+__all__ = [
+    "COLUMNS",
+    "Table",
+    "TablePart",
+    "columns_of",
+    "damaged_tables",
+    "open_part",
+    "open_table",
+]
 
 _TABLES = {"figures": "figures/", "panels": "figures/"}
 """Published kinds that are tables, and the folder of their parts."""
@@ -94,6 +105,30 @@ def open_table(uri: str) -> Table:
 def columns_of(table: Table, name: str) -> str:
     """Return the default folder of additional columns with a given name."""
     return f"{table.uri.rstrip('/')}/{COLUMNS}/{name}"
+
+
+@contextlib.contextmanager
+def open_part(folder: Folder, name: str, **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file to read it; flipped bits are noticed, if its pages have checksums.
+
+    Args:
+        folder: The folder of the file.
+        name: The name of the file in it.
+        options: Further options of ``pq.ParquetFile``.
+
+    Raises:
+        DamagedTable: If a page that is read in the block differs from its checksum.
+    """
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        try:
+            yield pq.ParquetFile(stream, page_checksum_verification=True, **options)
+        except OSError as error:
+            if "page integrity" not in str(error):
+                raise
+            raise DamagedTable(
+                f"{folder.described}/{name} is damaged: the checksum of a page is wrong. Copy or "
+                "publish it again"
+            ) from error
 
 
 def damaged_tables(uri: str) -> list[str]:

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-import pyarrow.parquet as pq
-
 from biovl.core import records, tombstones
 from biovl.core.artifacts import (
     Draft,
@@ -24,6 +22,7 @@ from biovl.core.artifacts import (
 from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
+from biovl.core.tables import open_part
 from biovl.images.labels.network import builtin_network
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
@@ -125,8 +124,7 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     source, folder = Folder(config.figures), Draft(config.out).folder
     how, propose = config.splitting(), _proposer(config)
     seen: Counter[str] = Counter()
-    with source.filesystem.open_input_file(source.at(name)) as stream:
-        parts = pq.ParquetFile(stream)
+    with open_part(source, name) as parts:
         extra = records.extra_columns(parts.schema_arrow)
         taken = set(parts.read(columns=["figure_id"])["figure_id"].to_pylist())
         size = sys.maxsize  # One output part per input part.
