@@ -9,7 +9,6 @@ serve.search.settings and serve.http.settings.
 
 import argparse
 import importlib.util
-import os
 import socket
 import sys
 
@@ -47,7 +46,9 @@ def port_in_use(port: int = 8000) -> str | None:
 
     On a running cluster, the port may be that of Ray Serve itself, which is then updated.
     """
-    if os.environ.get("RAY_ADDRESS") or os.path.exists("/tmp/ray/ray_current_cluster"):
+    from biovl.runtime.connection import running_ray
+
+    if running_ray() is not None:
         return None
     with socket.socket() as taken:
         # As servers do: a port whose connections were just closed is free.

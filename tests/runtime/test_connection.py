@@ -1,5 +1,7 @@
 """Commands that use a Ray which was running before them."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import ray
 from ray.dashboard.utils import ray_address_to_api_server_url
 
 from biovl.runtime import worker_process
+from biovl.runtime.connection import running_ray
 from tests.runtime.typed import ROOT, with_this_ray
 
 FOLDERS = """
@@ -35,6 +38,39 @@ def test_a_ray_without_a_dashboard_asks_no_other_dashboard(ray_session: None) ->
     """Ray Train asks the dashboard whether a training lives, and ends the workers of a dead one."""
     address = ray.get_runtime_context().gcs_address
     assert ray_address_to_api_server_url(address).rsplit(":", 1)[1] == "0"
+
+
+def test_commands_use_the_ray_that_was_started_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert running_ray() is None
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:6379\n")
+    assert running_ray() == "127.0.0.1:6379"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert running_ray() == "10.0.0.1:6379"
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    assert running_ray() is None
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_ray_that_does_not_answer_is_an_error_at_once(tmp_path: Path, is_noted: bool) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    given = {**os.environ, "RAY_TMPDIR": str(tmp_path), "RAY_ADDRESS": "" if is_noted else address}
+    given["PYTHONPATH"] = f"{ROOT / 'platform'}:{given.get('PYTHONPATH', '')}"
+    (tmp_path / "ray").mkdir()
+    noted = tmp_path / "ray" / "ray_current_cluster"
+    noted.write_text(address)
+    ended = subprocess.run(
+        [sys.executable, "-c", FOLDERS], env=given, check=False, capture_output=True, text=True
+    )
+    assert "RayError" in ended.stderr
+    assert address in ended.stderr
+    assert (str(noted) in ended.stderr) == is_noted
 
 
 def test_a_machine_without_the_commands_folder_stays_where_it_is(

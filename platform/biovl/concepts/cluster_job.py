@@ -13,7 +13,6 @@ interrupted job resumes.
 """
 
 import contextlib
-import os
 import sys
 import time
 from collections import Counter
@@ -30,7 +29,7 @@ from biovl.concepts.summary import summarise
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ConfigError
 from biovl.core.tables import Table
-from biovl.runtime.connection import connect_ray
+from biovl.runtime.connection import connect_ray, running_ray
 from biovl.runtime.failures import explain_resume, raise_task_error, run_task
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
@@ -223,7 +222,7 @@ def start_workers(
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = config.workers.count or cpus
     # A cluster may autoscale; a local Ray does not, and surplus workers would never start.
-    if "RAY_ADDRESS" not in os.environ:
+    if running_ray() is None:
         count = min(count, cpus)
     count = max(1, min(count, len(usable)))
     grid = kmeans.grid_of(largest, sum(usable.values()))

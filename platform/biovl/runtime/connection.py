@@ -4,15 +4,33 @@ import contextlib
 import logging
 import os
 import site
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ray
+from ray._common.utils import get_ray_address_file
+from ray._private.utils import read_ray_address
 from ray.data import DataContext
 
 import biovl
 from biovl.core.errors import ConfigError, RayError
 from biovl.runtime import worker_process
+
+_ANSWERS_S = 10.0
+"""Seconds in which a running Ray must accept a connection; Ray itself would try for a quarter of an
+hour."""
+
+
+def running_ray() -> str | None:
+    """Return the address of the Ray that commands use; None: they start one of their own.
+
+    It is that of ``RAY_ADDRESS``, or what ``ray start`` noted on this machine. ``local`` is none.
+    """
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address == "local":
+        return None
+    return address or read_ray_address() or None
 
 
 @contextlib.contextmanager
@@ -26,8 +44,11 @@ def connect_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    address = running_ray()
+    is_own = address is None
+    if address is not None:
+        _check_answers(address)
     # A single machine is not preempted, and the preemption watcher logs an error at startup.
-    is_own = "RAY_ADDRESS" not in os.environ
     if is_own:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     root = str(Path(biovl.__file__).parents[1])
@@ -63,14 +84,40 @@ def connect_ray() -> Iterator[None]:
         ray.shutdown()
 
 
-def _not_started(error: Exception) -> str:
-    reason = " ".join(str(error).split())[:500] or type(error).__name__
-    address = os.environ.get("RAY_ADDRESS", "local")
-    if address != "local":
+def _check_answers(address: str) -> None:
+    """Check that somebody listens at an address such as ``10.0.0.1:6379``.
+
+    Raises:
+        RayError: If nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_S).close()
+    except OSError as error:
+        raise RayError(_not_reached(address, error.strerror or str(error))) from error
+
+
+def _not_reached(address: str, reason: str) -> str:
+    if os.environ.get("RAY_ADDRESS"):
         return (
             f"Ray cannot be reached at RAY_ADDRESS={address}: see whether the cluster is up and "
             f"RAY_AUTH_MODE is as it expects. Found: {reason}"
         )
+    noted = get_ray_address_file(None)
+    return (
+        f"Ray cannot be reached at {address}, which `ray start` noted in {noted}: start it again; "
+        "or, if it was ended without `ray stop`, delete this file; or set RAY_ADDRESS=local for a "
+        f"Ray of the command's own. Found: {reason}"
+    )
+
+
+def _not_started(error: Exception) -> str:
+    reason = " ".join(str(error).split())[:500] or type(error).__name__
+    address = running_ray()
+    if address is not None:
+        return _not_reached(address, reason)
     return (
         "Ray did not start on this machine, which may be too busy, or have too little memory or "
         "room in RAY_TMPDIR (else /tmp). Nothing is lost: type the same command again. "
@@ -112,8 +159,7 @@ def check_room(
 def _may_grow() -> bool:
     """Return whether nodes may be added, as far as this process knows: a trial knows nothing."""
     is_driver = ray.get_runtime_context().get_actor_id() is None
-    is_local = os.environ.get("RAY_ADDRESS", "local") == "local"
-    return not (is_driver and is_local and len(ray.nodes()) == 1)
+    return not (is_driver and running_ray() is None and len(ray.nodes()) == 1)
 
 
 def _quiet() -> None:

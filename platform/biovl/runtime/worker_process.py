@@ -34,7 +34,8 @@ def begin() -> None:
     cleaner then ends the workers of a healthy run. Without a dashboard it logs an error each time.
     """
     gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
-    os.environ.setdefault("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    if os.environ.get("RAY_ADDRESS", "") in ("", "auto", "local"):
+        os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
     logging.getLogger(_CLEANER).setLevel(logging.ERROR)
     set_gpu_allocator()
     enter_working_folder()
