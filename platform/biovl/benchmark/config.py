@@ -119,6 +119,8 @@ class BenchmarkConfig:
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
         if [bool(self.model), bool(self.models), self.wise_ft is not None].count(True) != 1:
             raise ValueError("set exactly one of model, models and wise_ft")
         if not self.tasks and not self.benchmarks:

@@ -327,6 +327,10 @@ class StepConfig:
             raise ValueError(
                 f"distill.weight={self.distill.weight:g} needs loss=infonce, got {self.loss}"
             )
+        if self.loss_tile < 1:
+            raise ValueError(f"loss_tile must be at least 1, got {self.loss_tile}")
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise ValueError(f"micro_batch must be at least 1 or none, got {self.micro_batch}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,6 +435,11 @@ class PretrainWorkers:
         fewest, most = self.bounds
         if self.count != 0 and not 1 <= fewest <= most:
             raise ValueError(f"count must be positive, or 0 for no workers, got {self.count}")
+        if self.cpus <= 0 or self.gpus < 0 or self.restarts < 0:
+            raise ValueError(
+                "cpus must be positive, gpus and restarts not negative, got "
+                f"{self.cpus:g}, {self.gpus:g} and {self.restarts}"
+            )
         if self.accelerator is not None and not self.gpus:
             raise ValueError(f"accelerator {self.accelerator} needs gpus, got 0")
         if 0 < self.gpus < 1 and most > 1:
