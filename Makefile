@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # make demo DATA=pmc downloads articles of PMC and BiomedCLIP.
 DATA ?= synthetic
 DEMO ?= $(if $(filter pmc,$(DATA)),demo-pmc,demo)
-# Processes that test side by side; each has a Ray of its own.
-TESTERS ?= 2
+# Processes that test side by side; two of them with a Ray of their own.
+TESTERS ?= 3
 READY := $(VENV)/.ready
 
 .PHONY: help setup demo test check format bench lock clean
@@ -36,8 +36,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	@# Files in the order of tests/conftest.py. What fails beside another Ray, which takes its time
+	@# Types are a test. Files in the order of tests/conftest.py. What fails beside another Ray, which takes its time
 	@# from it, is judged by itself.
 	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder --durations=60 \
 		|| $(BIN)/python -m pytest --last-failed

@@ -10,6 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+
+from tests.scheduling import FewRays, may_start_ray
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -45,7 +48,7 @@ SLOW = (
     *("pretrain/test_loop.py", "pretrain/test_losses.py", "pretrain/test_pairs.py"),
     *("pretrain/test_resolution.py", "pretrain/test_run.py", "pretrain/test_training_plots.py"),
     *("publish/test_hub.py", "sample/test_sample.py", "sweep/test_sweep_report.py"),
-    *("sweep/test_trials.py", "test_wheel.py"),
+    *("sweep/test_trials.py", "test_types.py", "test_wheel.py"),
 )
 """Tests that ``make check`` leaves to ``make test``: folders, and ends of file names."""
 
@@ -68,6 +71,11 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FewRays:
+    return FewRays(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and begin with their files: at the end no tester waits for another."""
     for item in items:
@@ -85,7 +93,9 @@ def _is_slow(item: pytest.Item) -> bool:
 def _worker_forks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of Ray, of ours and of the commands that tests run."""
     with ExitStack() as stack:
-        if any(item.get_closest_marker("ray") for item in request.session.items):
+        needs_ray = any(item.get_closest_marker("ray") for item in request.session.items)
+        # Without a name, this process is the only tester.
+        if needs_ray and may_start_ray(os.environ.get("PYTEST_XDIST_WORKER", "gw0")):
             from tests.worker_forks import fork_workers
 
             stack.enter_context(fork_workers())
