@@ -1,14 +1,16 @@
 """The detector that is part of the package."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from biovl.core import config as configs
 from biovl.images.boxes import Box
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.metrics import Counts, box_counts
 from biovl.split.config import SplitConfig
-from biovl.split.detector.config import BUILTIN
+from biovl.split.detector.config import BUILTIN, default
 from biovl.split.detector.detector import CONFIG, WEIGHTS, Detector
 from biovl.split.job import _proposer
 
@@ -20,6 +22,13 @@ def test_it_is_small_whole_and_described() -> None:
     assert 0 < detector.trust <= 1
     assert detector.threshold == json.loads((BUILTIN / CONFIG).read_text())["threshold"]
     assert "Apache-2.0" in (BUILTIN / "README.md").read_text()
+
+
+def test_it_is_what_the_default_recipe_makes() -> None:
+    settings = configs.to_plain(replace(default(), out="detector"))
+    made_by = json.loads((BUILTIN / "manifest.json").read_text())["config"]
+    assert made_by == {name: settings[name] for name in made_by}
+    assert settings.keys() - made_by.keys() == {"out", "workers", "save_every"}
 
 
 def test_it_finds_panels_and_tells_compound_figures_from_others() -> None:
