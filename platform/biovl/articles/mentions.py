@@ -15,7 +15,7 @@ _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xi
 _NUMBER = re.compile(r"\d+|[IVX]+(?=\()")
 # A letter, a few of them ("AB", "Ad", "iii"), or a letter with a digit or a prime ("A1", "B′").
 _ITEM = re.compile(
-    r"(?P<open>\(\s?)?(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}|['′’″]{1,3})?)(?![A-Za-z\d])"
+    r"(?P<open>\(\s?)?(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}|['′’″]{1,3})?)(?![^\W_])"
     r"(?P<close>\s?\))?"
 )
 _JOINT = re.compile(
@@ -32,7 +32,7 @@ _NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
 _PROSE_BEHIND = re.compile(
     rf"""
     \s*[=<>≤≥≈~±%]                              # p < 0.05
-    | [{_DASH}][A-Za-z]{{2}} | \s(?:cell|lymph)  # B-cell, T cells
+    | [{_DASH}][A-Za-z]{{2}} | \s(?:cell|lymph|value)  # B-cell, T cells
     | \.\s?[a-z]                                # E. coli
     """,
     re.VERBOSE,

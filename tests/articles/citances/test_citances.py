@@ -38,6 +38,14 @@ def told(sentence: str) -> str:
         ("Cells grew (Figure 12A and B).", "12 A B"),
         ("Cells grew (Fig. 3a, d, and g).", "3 a d g"),
         ("Cells grew (Figs. 2D–F).", "2 D E F"),
+        # What follows a panel is a name, a symbol, a word or a statistic, and no other panel.
+        ("Cells grew (Fig. 2A, Müller et al., 2010).", "2 A"),
+        ("Cells grew (Fig. 3C and Gα).", "3 C"),
+        ("Cells grew in Fig. 2c, e.g. the liver.", "2 c"),
+        ("Cells grew (Fig. 3A, F(1,20) = 5).", "3 A"),
+        ("It was used in Fig. 9C, F and G (1:1000).", "9 C F G"),
+        ("Figs. 4(b) and 4(c) plot the numbers.", "4 b c"),
+        ("Cells grew (Fig. 2A, 3D models).", "2 A"),
         ("Cells grew (Fig. 2 A to C).", "2 A B C"),
         ("Cells grew (Fig. 2, E to H), then died.", "2 E F G H"),
         ("Cells grew (Fig. 2, A and B).", "2 A B"),
@@ -295,6 +303,14 @@ def test_a_link_counts_where_its_words_tell_nothing() -> None:
     link = Reference(start, start + 2, ["C"], False)
     (only,) = citances_of(Mention(PARAGRAPH, [link], [], "body"), None)
     assert (only.text, only.panels) == ("Rats differ (3C).", ("C",))
+
+
+@pytest.mark.parametrize("words", ["Supplementary Figure 1", "their Figure 1"])
+def test_a_link_does_not_make_another_figure_this_one(words: str) -> None:
+    text = f"Genes are common ({words})."
+    start = text.index("Figure 1")
+    link = Reference(start, start + len("Figure 1"), [], False)
+    assert citances_of(Mention(text, [link], [], "body"), "Figure 1") == []
 
 
 def test_a_panel_published_as_a_figure_is_cited_by_its_own_letter() -> None:

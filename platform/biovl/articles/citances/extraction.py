@@ -133,7 +133,11 @@ def _own(
     for link in links:
         start, end = link.start - sentence.start, min(link.end - sentence.start, len(text))
         over = every.overlapping(start, end)
-        same = [one for one in over if known is not None and _key(one) == (figure, kind)] or [
+        same = [one for one in over if known is not None and _key(one) == (figure, kind)]
+        if not same and kind == "main" and any(_is_of_another(one, figure) for one in over):
+            # "Supplementary Figure 1" and "their Fig. 1" are linked to figure 1 by a program.
+            continue
+        same = same or [
             one for one in over if one.figure == figure or (known is None and len(over) == 1)
         ]
         if not same and not any(letter.isalnum() for letter in text[start:end]):
@@ -151,6 +155,11 @@ def _own(
         if one.span not in taken and (not parts or not one.panels or parts & set(one.panels))
     ]
     return list(dict.fromkeys(sorted(own, key=lambda one: (one.span.start, one.span.end))))
+
+
+def _is_of_another(one: FigureReference, figure: str) -> bool:
+    """Return whether the words name a figure of this number that is not one of the article's."""
+    return one.figure == figure and one.kind in ("supplementary", "other-article")
 
 
 def _implied(

@@ -181,7 +181,11 @@ class ListReader:
             after = self.text[behind : behind + 20]
             # A range ends a sentence where "5A–5D. in" resembles the initial of a species.
             is_prose = not label["open"] and not joint["range"] and _is_prose_behind(after)
-            if patterns.NO_PANEL_WORD.match(after) or is_prose:
+            # "2A, 3D models", but "Figures 2A and 2B model the flow".
+            is_no_panel = after.startswith((" mice", " cells")) or (
+                label["label"] == "D" and patterns.NO_PANEL_WORD.match(after)
+            )
+            if is_prose or (is_no_panel and not label["open"]):
                 return None
         if patterns.NOT_FIGURES.match(self.text, number.end()) and has_prefix:
             return None

@@ -40,7 +40,7 @@ NOT_A_FIGURE = re.compile(
 # A letter, some letters that are panels or parts of one, a letter with a digit or a prime.
 LABEL = re.compile(
     r"(?P<open>[(\[]\s?)?"
-    r"(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}(?![\d.])|['′’″`]{1,3})?)(?![A-Za-z\d])"
+    r"(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}(?![\d.])|['′’″`]{1,3})?)(?![^\W_])"
     r"(?P<close>\s?[)\]])?"
 )
 PART = re.compile(
@@ -89,9 +89,10 @@ CONTINUES = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
 """Words that clearly continue the sentence after a reference and are not a count or a name."""
 CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$|\[\d)")
 LIST_GOES_ON = re.compile(rf"\s?[,;&/{DASH}]|\s(?:and|or|to|vs|versus|through)\b|\s[ey]\s\d|\s\(")
-# After a letter that is not a panel: a statistic, a cell, the initial of a species.
+# After a letter that is not a panel: a statistic, a cell, the initial of a species, "e.g.".
 PROSE = re.compile(
-    rf"\s?[=<>≤≥≈~±%*]|[{DASH}][A-Za-z]{{2}}|\.\s?[a-z]{{2}}|['’]s\b|\s?/\s?[a-z]{{2}}"
+    rf"\s?[=<>≤≥≈~±%*]|[{DASH}][A-Za-z]{{2}}|\.\s?[a-z]{{2}}|\.\s?[a-z]\.|\s?\(\d+,\s?\d+\)"
+    r"|['’]s\b|\s?/\s?[a-z]{2}"
     r"|\s(?:cells?|lymph\w*|phases?|values?|bars?|scores?|tests?|axis|virus|statistics?)\b",
 )
 UNIT = re.compile(
