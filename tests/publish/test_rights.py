@@ -1,11 +1,14 @@
 """Who may go, row by row, and with which words the others stay."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from biovl.publish.rights import RequestedRows, figure_reasons, reasons
+from biovl.core.artifacts import Folder
+from biovl.publish.rights import RequestedRows, figure_reasons, reasons, rights_of
 
 FREE: dict[str, Any] = {
     "license": "CC-BY-4.0",
@@ -102,3 +105,18 @@ def test_a_figure_stays_with_its_article_whose_text_it_carries() -> None:
         None,
         "credits a third party",
     ]
+
+
+def test_full_texts_of_articles_without_figures_are_counted(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    articles = [
+        row(source_uri="a"),
+        row(source_uri="b", redistributable=False),
+        row(source_uri="c", retracted=True),
+    ]
+    for table, rows in (("figures", [row(source_uri="a")]), ("articles", articles)):
+        with folder.writer(f"{table}/part-000000-000.parquet") as stream:
+            pq.write_table(pa.concat_tables(rows), stream)
+    assert rights_of(str(tmp_path), "figures", RequestedRows()).refused == 0
+    found = rights_of(str(tmp_path), "figures", RequestedRows(), with_articles=True)
+    assert (found.refused, found.groups.total()) == (2, 4)

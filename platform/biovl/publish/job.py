@@ -216,10 +216,12 @@ def _refusal(config: PublishConfig, kind: str, becomes: Kind) -> str | None:
         )
     if not becomes.has_rights:
         return None
-    rights = rights_of(config.folder, kind, _wanted(config))
-    rows, refused = rights.groups.total(), rights.refused
     if config.license_groups:
-        return f"{_shown(config)} has no row that may go" if refused == rows else None
+        rights = rights_of(config.folder, kind, _wanted(config))
+        is_none_left = rights.refused == rights.groups.total()
+        return f"{_shown(config)} has no row that may go" if is_none_left else None
+    rights = rights_of(config.folder, kind, _wanted(config), with_articles=True)
+    rows, refused = rights.groups.total(), rights.refused
     if not refused:
         return None
     return "\n  ".join(

@@ -91,13 +91,17 @@ def reasons(rows: pa.Table, requested: RequestedRows) -> pa.Array:
     return pa.array(result, pa.string())
 
 
-def rights_of(uri: str, kind: str, requested: RequestedRows) -> RightsCount:
+def rights_of(
+    uri: str, kind: str, requested: RequestedRows, *, with_articles: bool = False
+) -> RightsCount:
     """Count the redistributable rows of a folder, without reading images.
 
     Args:
         uri: A published corpus, figures or panels.
         kind: Kind of the folder.
         requested: Licence groups to include, and whether third parties' figures.
+        with_articles: Whether to count the rows of articles as well, which have full texts. Some
+            have no figures.
     """
     counts, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
@@ -108,6 +112,9 @@ def rights_of(uri: str, kind: str, requested: RequestedRows) -> RightsCount:
         of_articles = article_reasons(folder, name, requested)
         for rows in groups_of(folder, name, READS):
             counts.add(rows, figure_reasons(rows, of_articles, requested))
+    for name in part_names(folder, "articles") if with_articles else ():
+        for rows in groups_of(folder, name, READS):
+            counts.add(rows, reasons(rows, requested))
     return counts
 
 
