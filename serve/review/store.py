@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import ReviewVote, moment, validate_vote
+from biovl.concepts.votes import ReviewVote, moment, reviewer_key, validate_vote
 from biovl.core.errors import ConfigError
 from serve.review.tables import history, names, reservations, skips, states, votes
 from serve.review.ties import tied_fields
@@ -186,11 +186,19 @@ def import_votes(
         refuse: Called with each rejected vote and the reason.
     """
     done = Imported()
+    # "anna" in a file is the Anna who voted here.
+    spelled = {
+        reviewer_key(name): name
+        for column in (votes.c.reviewer, names.c.name)
+        for name in connection.scalars(sa.select(column).distinct())
+    }
     later: dict[tuple[Any, ...], ReviewVote] = {}
     for vote in brought:
         try:
-            fine = validate_vote(replace(vote, reviewer=vote.reviewer.strip()), taxonomy)
+            name = spelled.get(reviewer_key(vote.reviewer), vote.reviewer.strip())
+            fine = validate_vote(replace(vote, reviewer=name), taxonomy)
             _check_cluster(fine, keys)
+            spelled[reviewer_key(name)] = name
         except ConfigError as error:
             refuse(vote, str(error))
             done.refused += 1

@@ -62,9 +62,9 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
     for row in rows:
         cluster = _cluster(row, clusters)
         if cluster is not None:
-            words = {row.get("field") or "", *ties.get(cluster.cluster_id, ())}
-            fields = tuple(name for name in FIELDS if name in words)
-            ties[cluster.cluster_id] = fields or tuple(FIELDS)
+            named = {row["field"]} if row.get("field") in FIELDS else {*FIELDS}
+            named |= {*ties.get(cluster.cluster_id, ())}
+            ties[cluster.cluster_id] = tuple(name for name in FIELDS if name in named)
     return TieList(ties, hashlib.sha256(data).hexdigest())
 
 

@@ -17,6 +17,9 @@ from serve.search.settings import Rights
 NO_STORE = {"Cache-Control": "no-store"}
 """Headers of responses to requests with a private image."""
 
+SCORE_DIGITS = 6
+"""Digits after the point of a score, as shown and as compared with a minimum."""
+
 _OF_RIGHTS = (
     *("license", "license_group", "license_url", "stated_license", "third_party"),
     *("image_url", "thumbnail_url", "withheld"),
@@ -95,7 +98,7 @@ def hits_json(hits: Sequence[Hit], shown: Rights, prefix: str = "") -> list[dict
     for hit in hits:
         figure = figure_json(hit.about, shown, prefix)
         figure["rank"] = hit.rank
-        figure["score"] = round(float(hit.score), 6)
+        figure["score"] = round(float(hit.score), SCORE_DIGITS)
         figure["matched"] = hit.matched
         found.append(figure)
     return found

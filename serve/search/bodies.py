@@ -93,7 +93,9 @@ def _values(kind: type[BaseModel], pairs: Iterable[tuple[str, str]]) -> dict[str
     values: dict[str, Any] = {}
     for name, text in pairs:
         origins = _origins(kind, name)
-        if list in origins and not text.startswith("["):
+        # "[18F]FDG" is a name, and no list.
+        is_json_list = text.startswith("[") and (text.endswith("]") or text.startswith('["'))
+        if list in origins and not is_json_list:
             values.setdefault(name, []).append(text)
             continue
         if name in values:

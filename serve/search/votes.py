@@ -31,7 +31,8 @@ NEGATIONS = (
 )
 _NEGATION = re.compile(rf"\b(?:{'|'.join(NEGATIONS)})\b", re.IGNORECASE)
 _CLAUSE_END = re.compile(
-    r"[.;:!?()]|\b(?:but|however|yet|although|though|except|with|show(?:s|ing)?"
+    # "No lesion above 1.5 cm or pneumonia": a decimal point ends nothing.
+    r"\.(?!\d)|[;:!?()]|\b(?:but|however|yet|although|though|except|with|show(?:s|ing)?"
     r"|reveal(?:s|ing)?|demonstrat(?:es|ing))\b",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from biovl.concepts.agreement import FIELDS, answer, disagreement
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import ReviewVote, moment, validate_vote
+from biovl.concepts.votes import ReviewVote, moment, reviewer_key, validate_vote
 from biovl.core.errors import ConfigError
 
 PRACTICE = "practice"
@@ -95,7 +95,7 @@ def countable(
         except ConfigError as error:
             refused.append(RefusedVote(kind=CONTRADICTORY, reason=str(error), vote=vote))
             continue
-        place = good.cluster_id, good.reviewer.strip().casefold()
+        place = good.cluster_id, reviewer_key(good.reviewer)
         before = counted.get(place)
         if before is not None:
             later = moment(good.created) >= moment(before.created)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -40,6 +41,11 @@ class ReviewVote:
     """Whether this is a practice vote, which does not count."""
     created: str
     """Time in ISO 8601; UTC by default. Empty counts as earlier than any other."""
+
+
+def reviewer_key(name: str) -> str:
+    """Return a name without case, extra blanks and forms of accents: equal for one reviewer."""
+    return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()
 
 
 def validate_vote(vote: ReviewVote, taxonomy: Taxonomy) -> ReviewVote:

@@ -11,7 +11,7 @@ from biovl.index.query import Query
 from biovl.index.vectors import cells_of
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
-from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
+from serve.search.answers import NO_STORE, SCORE_DIGITS, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.cursors import hash_of, stale_cursor
@@ -114,7 +114,12 @@ async def _answer(
         raise stale_cursor()
     least = message.min_score
     # Pages continue by rank; scores do not necessarily decrease from page to page.
-    near = list(takewhile(lambda hit: least is None or hit.score >= least, results.hits))
+    # Compared as shown, so that the score of a hit is a minimum that the hit itself reaches.
+    near = list(
+        takewhile(
+            lambda hit: least is None or round(hit.score, SCORE_DIGITS) >= least, results.hits
+        )
+    )
     hits = near[: message.k]
     after = offset + len(hits)
     is_last = len(near) <= message.k or after + message.k > limits.depth_max

@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 
+from serve.review.ties import read_ties
 from tests.serve.review.small_review import (
     CLUSTERS,
     Reviewer,
@@ -229,6 +231,15 @@ def test_where_nobody_else_is_left_those_who_tied_look_once_more(tmp_path: Path)
     assert ben.vote(ben.take()).json()["progress"]["overall"]["ties"] == 0
 
 
+@pytest.mark.parametrize("fields", [["panel", ""], ["", "panel"]])
+def test_a_tie_without_a_field_is_about_all_in_any_order(tmp_path: Path, fields: list[str]) -> None:
+    listed = tmp_path / "ties.csv"
+    listed.write_text("\n".join(["cluster_id,key,field", *(f"5,k,{name}" for name in fields)]))
+    cluster: Any = SimpleNamespace(cluster_id=5, key="k")
+    found = read_ties(str(listed), {5: cluster}).fields
+    assert found == {5: ("panel", "global_concepts", "local_concepts")}
+
+
 def test_a_list_of_ties_is_looked_at_again(concepts: Path, tmp_path: Path) -> None:
     listed = tmp_path / "ties.csv"
     listed.write_text(f"cluster_id,key,field\n5,{key_of(5)},local_concepts\n6,changed,panel\n")
@@ -352,6 +363,17 @@ def test_votes_go_out_and_in_as_csv_with_a_reason_for_each_row_refused(
     answer = other("POST", "/v1/votes.csv", content=b"\xff\xfe", headers=csv)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:biovl:problem:no-votes")
     assert other("POST", "/v1/votes.csv", json={}).status_code == 415
+
+
+def test_a_brought_vote_is_that_of_the_reviewer_however_the_name_is_spelled(make: Any) -> None:
+    ann = Reviewer(make(), "Ann")
+    ann.vote(ann.take())
+    exported = ann("GET", "/v1/votes.csv").text
+    csv = {"Content-Type": "text/csv"}
+    brought = exported.replace("Ann", "aNN").encode()
+    answer = ann("POST", "/v1/votes.csv", content=brought, headers=csv).json()
+    assert (answer["saved"], answer["unchanged"]) == (0, 1)
+    assert ann("GET", "/v1/votes.csv").text == exported
 
 
 def test_of_rows_without_a_time_the_one_further_down_stands(make: Any) -> None:

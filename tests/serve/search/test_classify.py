@@ -103,7 +103,10 @@ def test_files_are_classified_as_images_in_json_are(client: TestClient) -> None:
     response = client.post(
         "/v1/classify",
         files=[("image", ("a.png", image)), ("image", ("b.png", image))],
-        data={"classes": ["green ring", "red ring"], "templates": "{} presented in image"},
+        data={
+            "classes": ["green ring", "red ring", "[18F]FDG PET"],
+            "templates": "{} presented in image",
+        },
     )
     assert response.status_code == 200, response.text
     first, second = response.json()["results"]

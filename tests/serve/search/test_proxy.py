@@ -51,6 +51,7 @@ from tests.serve.search.small_engine import (
         ("Lungs without signs of pneumonia", False),
         ("negative for pneumonia", False),
         ("no effusion, nodule or pneumonia", False),
+        ("No lesion above 1.5 cm or pneumonia.", False),
         ("no effusion; pneumonia", True),
         ("No effusion. Pneumonia is seen.", True),
         ("no nodule, but pneumonia", True),

@@ -383,6 +383,9 @@ def test_no_figure_below_a_score_is_found(client: TestClient) -> None:
         hit["figure_id"] for hit in whole["results"] if hit["score"] >= least - 1e-6
     ]
     assert some["next_cursor"] is None
+    for hit in whole["results"]:
+        again = found(client, text="red circle", k=10, min_score=hit["score"])
+        assert hit["figure_id"] in ids(again)
 
 
 def test_an_exact_search_of_a_large_index_is_refused() -> None:
