@@ -200,7 +200,7 @@ def test_a_model_in_a_bucket_can_be_built(
         {"resamples": 0},
         {"seed": -1},
         {"retained": {"chest x-ray": Plugin("zero_shot")}},
-        {"workers": PretrainWorkers(cpus=0)},
+        {"workers": PretrainWorkers(cpus=0.5)},
         {"retained": {"test": Plugin("zero_shot")}},
         {"tasks": {"a": Plugin("zero_shot")}, "retained": {"a": Plugin("zero_shot")}},
     ],

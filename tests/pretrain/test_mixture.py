@@ -131,7 +131,7 @@ def test_factors_and_shares_give_the_draws_of_an_epoch() -> None:
         ({"mixture.factors": [1, 2, 3]}, r"mixture\.factors: give one number .* 2 in all, got 3"),
         ({"mixture.shares": [0.5, 0.6]}, "must sum to 1"),
         ({"mixture.factors": [1, 0]}, "must be positive"),
-        ({"mixture.factors": [1, float("nan")]}, "must be positive"),
+        ({"mixture.factors": [1, float("nan")]}, "finite number"),
         ({"mixture.factors": [1, 1e9]}, "at most 1,000"),
         ({"mixture.factors": [1, 1], "mixture.shares": [0.5, 0.5]}, "exclude each other"),
     ],

@@ -36,7 +36,7 @@ def publish(folder: Path, kind: str, rows: list[dict], **about: object) -> str:
     draft = Draft(str(folder))
     with draft.folder.writer(PART) as stream:
         pq.write_table(pa.Table.from_pylist(rows), stream)
-    files = {PART: {"rows": len(rows), "size_bytes": 1}}
+    files = {PART: {"rows": len(rows), "size_bytes": (folder / PART).stat().st_size}}
     draft.publish(Manifest(kind=kind, config={}, files=files, **about))  # type: ignore[arg-type]
     return str(folder)
 
