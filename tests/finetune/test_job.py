@@ -23,7 +23,6 @@ from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.models.wise_ft import interpolate
 from biovl.pretrain import publishing
-from biovl.pretrain.config import PretrainWorkers
 from biovl.sample.kinds import make_kinds
 from tests.runtime.interrupting import interrupted
 
@@ -200,13 +199,12 @@ def test_a_model_in_a_bucket_can_be_built(
         {"resamples": 0},
         {"seed": -1},
         {"retained": {"chest x-ray": Plugin("zero_shot")}},
-        {"workers": PretrainWorkers(cpus=0.5)},
         {"retained": {"test": Plugin("zero_shot")}},
         {"tasks": {"a": Plugin("zero_shot")}, "retained": {"a": Plugin("zero_shot")}},
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(changes: dict) -> None:
-    with pytest.raises(ValueError, match=r"alpha|gain|retained|twice|resamples|seed|names|cpus"):
+    with pytest.raises(ValueError, match=r"alpha|gain|retained|twice|resamples|seed|names"):
         FinetuneConfig(model="m", corpus="c", out="o", **changes)
 
 

@@ -21,7 +21,13 @@ from biovl.core.errors import ConfigError
 from biovl.core.shards import ShardWriter
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
-from biovl.pretrain.config import DataConfig, MixtureConfig, PretrainConfig, tiny
+from biovl.pretrain.config import (
+    DataConfig,
+    MixtureConfig,
+    PretrainConfig,
+    PretrainWorkers,
+    tiny,
+)
 from biovl.pretrain.mixture import (
     SAME_ARTICLE,
     SAME_IMAGE,
@@ -121,6 +127,12 @@ def test_factors_and_shares_give_the_draws_of_an_epoch() -> None:
     assert union[1] / sum(union) == pytest.approx(0.132, abs=5e-4)
     with pytest.raises(ConfigError, match="draws nothing of"):
         draws_of(MixtureConfig(factors=(1, 0.001)), [600, 100])
+
+
+@pytest.mark.parametrize("setting", ["cpus", "gpus", "restarts"])
+def test_workers_without_cpus_or_less_than_nothing_are_refused(setting: str) -> None:
+    with pytest.raises(ValueError, match=setting):
+        PretrainWorkers(**{setting: -1})
 
 
 @pytest.mark.parametrize(

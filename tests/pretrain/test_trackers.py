@@ -1,5 +1,6 @@
 import json
 import math
+import time
 
 import pytest
 
@@ -83,6 +84,8 @@ def scalars(folder, name) -> list[tuple[int, float]]:
 def test_tensorboard_of_a_resumed_run_holds_no_step_twice(tmp_path) -> None:
     plugins = [Plugin("tensorboard")]
     assert run(tmp_path, plugins, [1, 2, 3, 4]) == {}
+    # Files of one process and second are numbered, and read in the order of their names: 10, 9.
+    time.sleep(1)
     run(tmp_path, plugins, [3, 4, 5], first_step=3)
     curve = scalars(tmp_path, "train/loss")
     assert curve == [(1, 1.0), (2, 0.5), (3, 0.3333), (4, 0.25), (5, 0.2)]
