@@ -103,6 +103,35 @@ def test_caption_text_is_exact(inner: str, text: str) -> None:
         ("<mml:math><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math>", "x2"),
         ("<mml:math><mml:msqrt><mml:mn>2</mml:mn></mml:msqrt></mml:math>", "√(2)"),
         (
+            "<mml:math><mml:mroot><mml:mi>x</mml:mi><mml:mn>3</mml:mn></mml:mroot></mml:math>",
+            "(x)^(1/3)",
+        ),
+        (
+            "<mml:math><mml:msubsup><mml:mi>x</mml:mi><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:msubsup></mml:math>",
+            "x1^2",
+        ),
+        (
+            "<mml:math><mml:mo>(</mml:mo><mml:mi>a</mml:mi><mml:msup><mml:mo>)</mml:mo><mml:mn>2</mml:mn></mml:msup></mml:math>",
+            "(a)^2",
+        ),
+        (
+            "<mml:math><mml:msup><mml:mfenced><mml:mi>a</mml:mi></mml:mfenced><mml:mi>n</mml:mi></mml:msup></mml:math>",
+            "(a)^n",
+        ),
+        (
+            "<mml:math><mml:mfrac><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:mfrac><mml:mi>c</mml:mi></mml:math>",
+            "(1/2)c",
+        ),
+        (
+            "<mml:math><mml:mi>y</mml:mi><mml:mo>=</mml:mo><mml:mfrac><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:mfrac></mml:math>",
+            "y=1/2",
+        ),
+        (
+            "<mml:math><mml:mfrac><mml:mn>1</mml:mn><mml:mrow><mml:mrow><mml:mi>a</mml:mi><mml:mo>+</mml:mo>"
+            "<mml:mi>b</mml:mi></mml:mrow></mml:mrow></mml:mfrac></mml:math>",
+            "1/(a+b)",
+        ),
+        (
             "<mml:math><mml:mfenced><mml:mi>a</mml:mi><mml:mi>b</mml:mi></mml:mfenced></mml:math>",
             "(a,b)",
         ),
@@ -631,6 +660,10 @@ def test_only_the_articles_own_pmcid_counts(
         ("<pub-date pub-type='epub'><year>in press</year></pub-date>", None),
         (
             "<pub-date pub-type='epub'><day>45</day><month>2</month><year>2001</year></pub-date>",
+            "2001-02",
+        ),
+        (
+            "<pub-date pub-type='epub'><day>30</day><month>2</month><year>2001</year></pub-date>",
             "2001-02",
         ),
         ("", None),

@@ -1,5 +1,6 @@
 """An article's front matter: ids, journal, dates and licence."""
 
+import calendar
 import re
 from typing import Any
 
@@ -148,7 +149,8 @@ def _iso(date: etree._Element) -> str | None:
     if not 1 <= month <= 12:
         return year
     day = plain(date.find("day"))
-    if day.isdecimal() and len(day) <= 2 and 1 <= int(day) <= 31:
+    days = calendar.monthrange(int(year), month)[1]
+    if day.isdecimal() and len(day) <= 2 and 1 <= int(day) <= days:
         return f"{year}-{month:02d}-{int(day):02d}"
     return f"{year}-{month:02d}"
 

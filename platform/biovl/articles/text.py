@@ -43,7 +43,14 @@ _IS_BLOCK = frozenset(
 _SPACED = frozenset(
     "label td th break hr term def alt-text long-desc legend speaker kwd object-id".split()
 )
-_FORMULA = frozenset(_M + name for name in "mfrac msqrt mroot msup mfenced annotation".split())
+_FORMULA = frozenset(
+    _M + name for name in "mfrac msqrt mroot msup msubsup mfenced annotation".split()
+)
+_ROWS = frozenset(_M + name for name in "math mrow mstyle mpadded semantics".split())
+"""Elements of MathML whose children are read one after the other."""
+_APART = frozenset(_M + name for name in "mtext mspace annotation annotation-xml".split())
+_TIMES = "\N{INVISIBLE TIMES}"
+_OPENS = "([{∑∏∫√"
 _PREPARED = (
     *_ENDS_BLOCK,
     *_IS_BLOCK,
@@ -277,14 +284,22 @@ def _read_formula(element: etree._Element, name: str) -> None:
         _bracket(element[0])
         _bracket(element[1])
         element[0].tail = "/"
-    elif name in ("msqrt", "mroot") and children:
+        if _is_factor(element):
+            _bracket(element)
+    elif name == "msqrt" and children:
         element.text = "√("
         element[-1].tail = ")" + (element[-1].tail or "").strip()
-    elif name == "msup" and children == 2:
-        base = "".join(element[0].itertext()).strip()
-        power = "".join(element[1].itertext()).strip()
-        if base[-1:].isdigit() and power[:1] in "+-−–0123456789":
-            element[0].tail = "^"
+    elif name == "mroot" and children == 2:
+        element.text, element[0].tail, element[1].tail = "(", ")^(1/", ")"
+    elif (name, children) in (("msup", 2), ("msubsup", 3)):
+        before, power = ("".join(child.itertext()).strip() for child in element[-2:])
+        if _inner(element[-2]).tag == _M + "mfenced":
+            before += ")"
+        is_number = power[:1] in tuple("+-−–0123456789")
+        if (before[-1:].isdigit() and is_number) or (
+            before[-1:] in tuple(")]}|") and (is_number or power.isalpha())
+        ):
+            element[-2].tail = "^"
     elif name == "mfenced":
         separators = element.get("separators", ",").strip()
         for place, child in enumerate(element[:-1]):
@@ -297,7 +312,33 @@ def _read_formula(element: etree._Element, name: str) -> None:
             element.text += closing
 
 
+def _is_factor(element: etree._Element) -> bool:
+    """Return whether a fraction stands beside a number, a name or another fraction."""
+    around = element.getparent()
+    if around is None or around.tag not in _ROWS:
+        return False
+    before, after = _spoken(element.getprevious())[-1:], _spoken(element.getnext())[:1]
+    return (
+        before.isalnum() or after.isalnum() or (before or "=") in ")]}" or (after or "=") in _OPENS
+    )
+
+
+def _spoken(element: etree._Element | None) -> str:
+    """Return the text of a neighbour in a formula, empty if it is words."""
+    if element is None or element.tag in _APART:
+        return ""
+    return "".join(element.itertext()).replace(_TIMES, "x").strip()
+
+
 def _bracket(element: etree._Element) -> None:
-    if len(element) > 1:
-        element.text = "(" + (element.text or "").strip()
-        element[-1].tail = (element[-1].tail or "").strip() + ")"
+    inner = _inner(element)
+    if len(inner) > 1:
+        inner.text = "(" + (inner.text or "").strip()
+        inner[-1].tail = (inner[-1].tail or "").strip() + ")"
+
+
+def _inner(element: etree._Element) -> etree._Element:
+    """Return the content of rows that hold a single element."""
+    while len(element) == 1 and element.tag in _ROWS:
+        element = element[0]
+    return element

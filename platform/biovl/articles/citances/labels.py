@@ -75,7 +75,9 @@ def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
         return [item.parent + text[1:]]
     codes = [ord(letter) for letter in text]
     rises = all(0 < after - before <= 3 for before, after in pairwise(codes))
-    return list(text) if rises and (text.isupper() or codes[-1] - codes[0] == len(text) - 1) else []
+    is_run = codes[-1] - codes[0] == len(text) - 1
+    # Capitals with gaps are panels early in the alphabet: ``ACD``; "(QT)" is an abbreviation.
+    return list(text) if rises and (is_run or (text.isupper() and text[0] <= "H")) else []
 
 
 def _is_part(text: str) -> bool:
