@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from imagehash import hex_to_hash
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from biovl.images import decode
 from biovl.images.decode import decode_rgb, image_format, inspect, stated_size_px
@@ -243,6 +243,15 @@ def test_nonsense_in_exif_spoils_no_image(kind: str, exif: bytes) -> None:
     assert decode_rgb(data).defect is None
 
 
+def test_an_orientation_in_a_text_is_ignored_as_by_browsers() -> None:
+    texts = PngImagePlugin.PngInfo()
+    texts.add_itxt("XML:com.adobe.xmp", '<x:xmpmeta tiff:Orientation="6"></x:xmpmeta>')
+    data = encoded("PNG", picture(), pnginfo=texts)
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.getexif()[0x0112] == 6
+    assert (inspect(data).width_px, inspect(data).height_px) == (96, 64)
+
+
 def test_rare_colour_spaces_of_tiff_are_read() -> None:
     for mode in ("LAB", "YCbCr"):
         data = encoded("TIFF", Image.new(mode, (20, 20)))
@@ -277,6 +286,16 @@ def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
     decoded = decode_rgb(encoded("TIFF", Image.fromarray(values)))
     assert decoded.pixels is not None
     assert len(np.unique(decoded.pixels)) > 200
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.float32])
+def test_the_least_value_of_a_tiff_may_be_white(kind: type) -> None:
+    values = np.linspace(0, 60_000, 64 * 64).reshape(64, 64).astype(kind)
+    # WhiteIsZero. Pillow writes these modes as they are and inverts 8 bits only.
+    data = encoded("TIFF", Image.fromarray(values), tiffinfo={262: 0})
+    decoded = decode_rgb(data).pixels
+    assert decoded is not None
+    assert (decoded[0, 0, 0], decoded[-1, -1, 0]) == (255, 0)
 
 
 def test_published_jpeg_and_png_stay_as_they_are_and_the_rest_becomes_png() -> None:

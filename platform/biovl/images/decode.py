@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image, _imaging
+from PIL import ExifTags, Image, ImageOps, _imaging
 
 from biovl.images.hashing import phash_hex
 
@@ -350,13 +350,16 @@ def _reason(error: Exception, data: bytes, kind: str | None) -> str:
 def _orientation(image: Image.Image) -> int:
     """Return the orientation of a loaded image, 1 to 8; 1 (upright) if the EXIF value is invalid.
 
-    Pillow already rotates a TIFF when loading it, and a PNG may store EXIF after the pixels.
+    Pillow already rotates a TIFF when loading it, and a PNG may store EXIF after the pixels. Like
+    browsers, only the EXIF block is read, not an orientation in XMP or in a PNG's text chunks.
     """
     if image.format == "TIFF":
         return 1
     # A valid image with a damaged EXIF block is still valid.
     try:
-        stated = image.getexif().get(ExifTags.Base.Orientation)
+        exif = Image.Exif()
+        exif.load(image.info.get("exif", b""))
+        stated = exif.get(ExifTags.Base.Orientation)
     except _BROKEN:
         return 1
     return stated if isinstance(stated, int) and stated in _TURNS else 1
@@ -367,7 +370,8 @@ def _displayed(image: Image.Image) -> Image.Image:
     orientation = _orientation(image)
     turned = image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
     if turned.mode.startswith(("I", "F")):
-        return _scaled(turned)
+        scaled = _scaled(turned)
+        return ImageOps.invert(scaled) if _is_white_zero(image) else scaled
     if turned.mode == "La":  # Pillow has no direct way from it to RGBA
         turned = turned.convert("LA")
     if turned.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in turned.info:
@@ -378,6 +382,12 @@ def _displayed(image: Image.Image) -> Image.Image:
         return page
     # Pillow converts LAB to RGB, but not to grey.
     return turned.convert("RGB") if turned.mode == "LAB" else turned
+
+
+def _is_white_zero(image: Image.Image) -> bool:
+    """Return whether the smallest value of a TIFF is white. Pillow inverts those of 8 bits only."""
+    tags = getattr(image, "tag_v2", {})
+    return tags.get(ExifTags.Base.PhotometricInterpretation) == 0
 
 
 def _scaled(image: Image.Image) -> Image.Image:
