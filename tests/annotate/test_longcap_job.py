@@ -20,7 +20,7 @@ from biovl.annotate import batches, longcap_job, selection
 from biovl.annotate import config as annotate_config
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.config import AnnotateConfig
-from biovl.annotate.estimate import estimated
+from biovl.annotate.estimate import SAMPLE, estimated, shares
 from biovl.annotate.job import annotate
 from biovl.core import config as configs
 from biovl.core.artifacts import read_manifest
@@ -207,6 +207,19 @@ def test_an_engine_is_asked_for_selected_figures_alone(folder: Path, tmp_path: P
         for row in longcap_job._selected_rows(config, annotator, table, unit)
     ]
     assert len(asked) == len(set(asked)) == 9
+
+
+@pytest.mark.parametrize("rows", [[5], [3, 0, 9], [10] * 100, [1000, 10, 500], [1] * 64, [], [0]])
+def test_sampled_rows_are_spread_over_a_table_by_the_size_of_its_units(rows: list[int]) -> None:
+    taken = shares(rows)
+    count = min(SAMPLE, sum(rows))
+    assert (len(taken), sum(taken)) == (len(rows), count)
+    for got, size in zip(taken, rows, strict=True):
+        assert got <= size
+        assert abs(got - size * count / max(sum(rows), 1)) < 1
+    # The last units are sampled as well as the first.
+    if len(rows) > SAMPLE:
+        assert sum(taken[SAMPLE:]) > 0
 
 
 def test_what_it_will_take_is_said_before_anything_is_asked(folder: Path) -> None:

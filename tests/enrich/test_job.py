@@ -183,6 +183,19 @@ def test_a_merged_article_has_the_values_of_the_other_where_it_is_the_same_artic
     assert manifest.counts["status"] == {"merged": 2, "missing": 2, "ok": 59}
 
 
+def test_the_record_of_another_article_is_not_joined_by_a_wrong_pmid(service, tmp_path):
+    service.add(
+        article(1, mesh=[("Eye", "D1", "N")], doi="10.1/another", pmcid="PMC99"),
+        article(2, mesh=[("Ear", "D2", "N")], doi="10.1/corrected", pmcid="PMC2"),
+        article(3, mesh=[("Lung", "D3", "N")], doi="10.1/unlike"),
+    )
+    mine = [row(number, str(number), "10.1/mine") for number in (1, 2, 3)]
+    run(service, harvest_of(tmp_path / "figures", mine), citations=False)
+    wrong, same, unsure = rows_of(tmp_path / "figures/columns/entrez")
+    assert (wrong["entrez_status"], wrong["mesh_terms"]) == ("another article", None)
+    assert (same["entrez_status"], unsure["entrez_status"]) == ("ok", "ok")
+
+
 def test_of_a_batch_that_keeps_failing_only_the_id_at_fault_is_lost(service, tmp_path):
     numbers = range(1, 201)
     service.add(*(article(pmid) for pmid in numbers))

@@ -125,6 +125,14 @@ def test_what_resolve_publishes_are_the_concepts_by_default() -> None:
     assert (row["panel_type"], row["panel_subtype"]) == ("single", None)
 
 
+def test_a_concept_that_a_row_repeats_is_listed_once() -> None:
+    (row,) = from_index_rows(
+        corpus_row(concepts=["lung", "ct", "lung"], global_concepts=["ct"], mesh_terms=["CT", "CT"])
+    ).to_pylist()
+    assert row["concepts"] == ["ct", "lung"]
+    assert row["mesh_terms"] == ["CT"]
+
+
 def test_every_column_of_labels_and_rights_of_a_corpus_is_in_the_table_of_an_index() -> None:
     labels = {*metadata.CONCEPTS, metadata.IMAGE_TYPE, *metadata.SCHEMA.names}
     assert set(LABELS) <= labels

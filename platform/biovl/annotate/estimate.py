@@ -53,7 +53,7 @@ def estimated(config: AnnotateConfig) -> str:
             f"--dry-run estimates the cost of requests to a model; {annotator.name} sends none"
         )
     total, usable, looked_at = Counter[str](), 0, 0
-    for made in itertools.islice(_prepared(config, annotator, table, reasons), SAMPLE):
+    for made in _prepared(config, annotator, table, reasons):
         looked_at += 1
         if isinstance(made, bytes):
             usable += 1
@@ -74,21 +74,26 @@ def _prepared(
     table: Table,
     reasons: Sequence[pa.Array] | None,
 ) -> Iterator[object]:
-    """Yield prepared rows: the first selected rows of each of some units."""
-    units = [
-        (
-            unit,
-            np.ones(unit.rows, bool)
-            if reasons is None
-            else selection.mask(reasons[unit.part], unit),
-        )
-        for unit in batches.plan(table, config.rows_per_task)
+    """Yield prepared rows: the first selected rows of units, as many as the unit's share."""
+    units = batches.plan(table, config.rows_per_task)
+    chosen = [
+        np.ones(unit.rows, bool) if reasons is None else selection.mask(reasons[unit.part], unit)
+        for unit in units
     ]
-    units = [(unit, selected) for unit, selected in units if selected.any()]
-    step = max(1, len(units) // SAMPLE)
-    chosen = units[::step]
-    each = -(-SAMPLE // max(len(chosen), 1))
-    for unit, selected in chosen:
-        rows = itertools.compress(batches.rows_of(table, unit, annotator.reads, each), selected)
-        for row in itertools.islice(rows, each):
-            yield annotator.prepare({name: cell.as_py() for name, cell in row.items()})
+    for unit, selected, count in zip(units, chosen, shares([c.sum() for c in chosen]), strict=True):
+        if count:
+            rows = itertools.compress(
+                batches.rows_of(table, unit, annotator.reads, SAMPLE), selected
+            )
+            for row in itertools.islice(rows, count):
+                yield annotator.prepare({name: cell.as_py() for name, cell in row.items()})
+
+
+def shares(rows: Sequence[int]) -> list[int]:
+    """Return how many of ``SAMPLE`` rows to take from each unit, by the rows of each."""
+    ends = np.cumsum([0, *rows])
+    count = min(SAMPLE, ends[-1])
+    # Evenly spaced in the table, each in the middle of its stretch.
+    places = (2 * np.arange(count) + 1) * ends[-1] // (2 * max(count, 1))
+    units = np.searchsorted(ends, places, side="right") - 1
+    return [int(taken) for taken in np.bincount(units, minlength=len(rows))]

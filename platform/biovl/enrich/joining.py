@@ -15,7 +15,7 @@ from biovl.enrich.fetching import MERGED
 ARTICLE_COLUMNS = ["article_id", "pmid", "doi"]
 """Columns read from ``articles/``."""
 
-NO_PMID, NOT_A_PMID = "no pmid", "not a pmid"
+NO_PMID, NOT_A_PMID, OTHER_ARTICLE = "no pmid", "not a pmid", "another article"
 _PMID = re.compile(r"\s*(?:PMID:?\s*)?0*([1-9]\d{0,8})\s*", re.IGNORECASE | re.ASCII)
 
 _RECORD_COLUMNS = pa.schema(
@@ -93,8 +93,12 @@ class PubMedAnswers:
         cache, index = self._records
         record = cache.row(index, pmid)
         status, answered = record["status"], record["answered_pmid"]
-        agrees = None if answered in (None, pmid) else _agrees(article, record)
-        if agrees is False:
+        pairs = [] if answered is None else _ids(article, record)
+        agrees = any(ours == theirs for ours, theirs in pairs) if pairs else None
+        if answered == pmid and agrees is False and len(pairs) > 1:
+            # Neither DOI nor PMCID: the article states the PMID of another one.
+            status, answered = OTHER_ARTICLE, None
+        elif answered != pmid and agrees is False:
             # The record of another article was returned: nothing is known about this one.
             status, answered = "missing", None
         if answered is None or (agrees is None and status.startswith(MERGED)):
@@ -129,12 +133,11 @@ class PubMedAnswers:
         }
 
 
-def _agrees(article: Mapping[str, Any], record: Mapping[str, Any]) -> bool | None:
-    """Return whether a record of another PMID is the article's; None if that cannot be decided."""
+def _ids(article: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the DOIs and PMCIDs of an article and of a record, where both are known."""
     own = {"doi": article["doi"], "pmcid": article["article_id"]}
-    pairs = [
+    return [
         (value.strip().lower(), record[name].strip().lower())
         for name, value in own.items()
         if value and record[name] and (name == "doi" or value.upper().startswith("PMC"))
     ]
-    return any(ours == theirs for ours, theirs in pairs) if pairs else None

@@ -352,7 +352,7 @@ def _years(published: pa.Array) -> pa.Array:
 def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     """Merge columns of lists or single strings into one list column.
 
-    Nulls and empty strings are omitted; values are in the order of the columns.
+    Nulls, empty strings and repeated values are omitted; values are in the order of the columns.
     """
     texts, parents = [pa.array([], pa.string())], [np.empty(0, np.int64)]
     for name in names:
@@ -368,9 +368,14 @@ def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
         texts.append(values.filter(is_known))
         parents.append(row_M[is_known.to_numpy(zero_copy_only=False)])
     row_M = np.concatenate(parents)
-    order = np.argsort(row_M, kind="stable")
+    values = pa.concat_arrays(texts)
+    codes = values.dictionary_encode()
+    # The first place of each value of a row, in the order of the rows.
+    keys = row_M * (len(codes.dictionary) + 1) + codes.indices.to_numpy()
+    firsts = np.sort(np.unique(keys, return_index=True)[1])
+    order = firsts[np.argsort(row_M[firsts], kind="stable")]
     starts = np.searchsorted(row_M[order], np.arange(len(rows) + 1)).astype(np.int32)
-    return pa.ListArray.from_arrays(starts, pa.concat_arrays(texts).take(pa.array(order)))
+    return pa.ListArray.from_arrays(starts, values.take(pa.array(order)))
 
 
 def _labelled(rows: pa.Table, names: Sequence[str]) -> pa.Table:
