@@ -67,6 +67,12 @@ def test_of_two_precisions_the_wider_is_kept() -> None:
     assert merged.tolist() == pytest.approx([1.00005] * 2, abs=1e-7)
 
 
+@pytest.mark.parametrize("alpha", [0, 0.5, 1])
+def test_the_bias_of_a_model_that_was_tuned_with_siglip_stays(alpha: float) -> None:
+    tuned = random_state(2) | {"logit_bias": torch.tensor(-9.5)}
+    assert interpolate(random_state(1), tuned, alpha)["logit_bias"] == -9.5
+
+
 def test_what_comes_back_is_no_view_of_what_was_given() -> None:
     base, tuned = random_state(1), random_state(2)
     interpolate(base, tuned, 0)["w0"].zero_()

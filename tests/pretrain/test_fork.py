@@ -24,9 +24,10 @@ from biovl.pretrain.fork import (
     start_fork,
     steps_before,
 )
+from biovl.pretrain.job import pretrain
 from biovl.pretrain.lineage import pairs_seen, read_lineage
 from biovl.pretrain.mixture import inputs_of, read_mixture
-from biovl.pretrain.models import build, check_optimizer
+from biovl.pretrain.models import build, check_optimizer, complete_model
 from biovl.pretrain.optimizer import make_optimizer, parameter_names
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan, learning_rate
@@ -459,6 +460,40 @@ def test_another_architecture_is_refused_with_tensors(
         train(config(corpus, tmp_path / "fork", **{"from": f"{source}@6", "model": other}))
     assert "visual.positional_embedding (5, 16) there, (10, 16) here" in str(caught.value)
     assert "text.transformer.resblocks.1." in str(caught.value)
+
+
+def test_a_fork_with_the_loss_of_siglip_begins_with_its_bias(
+    corpus: str, source: Path, tmp_path: Path
+) -> None:
+    train(
+        complete_model(
+            config(corpus, tmp_path / "fork", **{"from": f"{source}@6", "step.loss": "siglip"})
+        ),
+        until=6,
+    )
+    fork, before = weights(tmp_path / "fork", 6), weights(source, 6)
+    assert fork.pop("logit_bias").tolist() == -10
+    assert equal(fork, before)
+
+
+def publish_run(config: PretrainConfig) -> Manifest:
+    """Publish a folder as the job does, without training."""
+    what, inputs = identity(configs.to_plain(config))[0], inputs_of(config)
+    manifest = Manifest(kind="model", config=what, counts={}, inputs=inputs)
+    return Draft.begin(config.out, "model", what, inputs).publish(manifest)
+
+
+def test_a_model_that_siglip_trained_without_a_bias_is_not_the_result(
+    corpus: str, tmp_path: Path
+) -> None:
+    without, complete = (
+        config(corpus, tmp_path / name, **{"step.loss": "siglip"}) for name in ("old", "new")
+    )
+    publish_run(without)
+    with pytest.raises(ArtifactError, match="init_logit_bias"):
+        pretrain(without)
+    published = publish_run(complete_model(complete))
+    assert pretrain(complete) == published
 
 
 def test_a_run_that_is_over_needs_more_epochs(corpus: str, finished: Path, tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def test_a_change_of_the_base_holds_for_all_and_leaves_the_rest(corpus: str) -> 
         assert trial.config.model.settings["vision_cfg"]["layers"] == 3
 
 
+def test_trials_with_another_loss_differ_in_what_it_needs(corpus: str) -> None:
+    infonce, siglip = trials_of(config(corpus, grid={"step.loss": ["infonce", "siglip"]}))
+    assert "init_logit_bias" not in infonce.config.model.settings
+    assert siglip.config.model.settings["init_logit_bias"] == -10
+
+
 def test_a_value_that_pretrain_refuses_is_told_with_its_trial(corpus: str) -> None:
     with pytest.raises(ConfigError, match=r"trial 01-pairs-128-seed-0: batch\.pairs: .* 128 "):
         trials_of(config(corpus, grid={"batch.pairs": [16, 128]}))

@@ -48,8 +48,9 @@ def interpolate(
 
     Computed in float64 and rounded once to the wider dtype of the two, so that unchanged tensors
     stay equal, and 0 and 1 give exactly the models. ``logit_scale``, a logarithm, is interpolated
-    as such. Integer tensors must be equal, except the counters of batch norm, which are those of
-    ``tuned``; its means and variances are interpolated, which differs from statistics of images.
+    as such; a ``logit_bias`` that ``base`` lacks is that of ``tuned``. Integer tensors must be
+    equal, except the counters of batch norm, which are those of ``tuned``; its means and variances
+    are interpolated, which differs from statistics of images.
 
     Raises:
         ArtifactError: If tensors are missing in one model, differ in shape, or are unequal
@@ -58,6 +59,8 @@ def interpolate(
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha must be in [0, 1], got {alpha}")
+    # Only SigLIP's loss reads it, with which a model without one may be tuned.
+    base = {**{name: tuned[name] for name in ("logit_bias",) if name in tuned}, **base}
     problems = [f"{name}: only in tuned" for name in tuned if name not in base]
     problems += [f"{name}: only in base" for name in base if name not in tuned]
     for name in base.keys() & tuned.keys():

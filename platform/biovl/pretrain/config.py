@@ -287,7 +287,8 @@ class StepConfig:
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
-    of every image-text pair."""
+    of every image-text pair; a model without a bias gets SigLIP's initial bias and scale
+    (``model.init_logit_bias``, ``model.init_logit_scale``)."""
 
     distill: DistillConfig = field(default_factory=DistillConfig)
     """Distillation from a teacher; needs ``loss=infonce``."""

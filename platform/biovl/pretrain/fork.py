@@ -41,6 +41,9 @@ _OTHER_LOSSES = (
 )
 """Settings that change the level of the loss, which ``guard`` compares with earlier steps."""
 
+_OF_LOSS = {"logit_bias"}
+"""Tensors that a model has for some losses alone. A fork with another loss begins with its own."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -150,12 +153,13 @@ def start_fork(
     """
     uri, step = fork.run.uri, fork.step
     state = _load(uri, step)
-    _check_tensors(uri, _shapes(state["model"]), _shapes(built.model.state_dict()))
+    own = built.model.state_dict()
+    _check_tensors(uri, _shapes(state["model"]), _shapes(own))
     optimizer = make_optimizer(built.model, config.optim)
     names = parameter_names(built.model, optimizer)
-    new = {
+    new: dict[str, Any] = {
         "steps_done": fork.steps_done,
-        "model": state["model"],
+        "model": {name: state["model"].get(name, tensor) for name, tensor in own.items()},
         "optimizer": optimizer.state_dict(),
         "parameters": names,
     }
@@ -463,8 +467,8 @@ def _check_tensors(
     others = [f"{n} {there[n]} there, {here[n]} here" for n in both if there[n] != here[n]]
     kinds = (
         ("have another shape", others),
-        ("are only there", there.keys() - here.keys()),
-        ("are only here", here.keys() - there.keys()),
+        ("are only there", there.keys() - here.keys() - _OF_LOSS),
+        ("are only here", here.keys() - there.keys() - _OF_LOSS),
     )
     differing = [f"{len(names)} {what}: {_some(names)}" for what, names in kinds if names]
     if differing:

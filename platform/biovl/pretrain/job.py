@@ -44,7 +44,13 @@ from biovl.pretrain.mixture import (
     read_training,
     text_tokens,
 )
-from biovl.pretrain.models import build, check_optimizer, check_weights, describe
+from biovl.pretrain.models import (
+    build,
+    check_optimizer,
+    check_weights,
+    complete_model,
+    describe,
+)
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
 from biovl.pretrain.resolution import stored_px
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
@@ -114,6 +120,7 @@ def check(config: PretrainConfig) -> None:
         ConfigError: If a setting does not fit.
         ArtifactError: If ``corpus`` is not a corpus, or the weights do not exist.
     """
+    config = complete_model(config)
     described = describe(config.model, config.optim)
     mixture = read_mixture(config)
     find_fork(config, mixture, check_run(config, mixture, image_px=described.image_size))
@@ -123,7 +130,7 @@ def _pretrained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
     with advise_fork(config.out):
-        return _published_or_trained(config, progress, validated)
+        return _published_or_trained(complete_model(config), progress, validated)
 
 
 def _published_or_trained(
@@ -329,6 +336,7 @@ def estimated(config: PretrainConfig) -> str:
         ConfigError: If a setting does not fit the corpus or the model.
         ArtifactError: If ``corpus`` is not a corpus.
     """
+    config = complete_model(config)
     described = describe(config.model, config.optim)
     mixture = read_mixture(config)
     plan = check_run(config, mixture, image_px=described.image_size)

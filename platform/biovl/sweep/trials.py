@@ -17,7 +17,7 @@ from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
 from biovl.pretrain.fork import find_fork, steps_before
 from biovl.pretrain.mixture import Mixture, read_mixture, text_tokens
-from biovl.pretrain.models import describe
+from biovl.pretrain.models import complete_model, describe
 from biovl.pretrain.schedule import Plan
 from biovl.sweep.config import Setting, SweepConfig
 
@@ -191,7 +191,7 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
         built = configs.override(RECIPES[recipe](), where)
         built = configs.override(built, base)
         built = configs.override(built, setting.changes)
-        return configs.override(built, {"seed": built.seed + seed})
+        return complete_model(configs.override(built, {"seed": built.seed + seed}))
     except ConfigError as error:
         raise ConfigError(f"trial {name}: {error}") from error
 

@@ -76,10 +76,10 @@ class Config:
 
     init_logit_scale: float | None = None
     """Initial natural logarithm of the scale of similarities; None is CLIP's ln(1 / 0.07), or the
-    architecture's value."""
+    architecture's value; with SigLIP's loss ln 10, if the architecture has no bias."""
     init_logit_bias: float | None = None
-    """Initial bias of the similarities, for SigLIP's loss: -10 in its paper, with a scale of ln 10.
-    None: no bias, or the architecture's value."""
+    """Initial bias of the similarities, for SigLIP's loss. None: no bias, or the architecture's
+    value; with SigLIP's loss -10, if the architecture has none."""
 
     weights: str = ""
     """Weights of the whole model: a file, a folder, ``s3://…``, a Hugging Face name, or an
