@@ -151,14 +151,24 @@ def test_results_name_the_settings_that_the_command_changed(tmp_path: Path) -> N
         ("biomedclip_384.epochs", {"384px"}),
         ("pmc_15m.seed", {"224px", "384px"}),
         ("zero_shot.seed", {"224px", "384px"}),
+        ("pretrain.step.loss=siglip", {"224px", "384px"}),
+        ("pretrain.step.distill.weight=0.5", {"224px", "384px"}),
+        ('pretrain.step={"loss": "siglip"}', {"224px", "384px"}),
         ("pretrain.step.micro_batch", set()),
+        ("pretrain.save.every_steps", set()),
+        ("pretrain.validation.gpus", set()),
+        ('pretrain.workers={"count": 2}', set()),
         ("benchmark.workers.gpus", set()),
+        ("benchmark.per_unit", set()),
+        ("harvest.packages_per_unit", set()),
     ],
 )
 def test_numbers_after_a_changed_setting_are_not_equal(
     setting: str, rows: set[str], tmp_path: Path
 ) -> None:
-    settings = read_settings({"folder": str(tmp_path), setting: 1}, PAPERS)
+    name, _, text = setting.partition("=")
+    value = json.loads(text) if text.startswith("{") else text or 1
+    settings = read_settings({"folder": str(tmp_path), name: value}, PAPERS)
     graph = build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
     found = cells(TABLE, graph, Outcome({}, {}, {}))
     assert {cell.row for cell in found if cell.equal == "no"} == rows

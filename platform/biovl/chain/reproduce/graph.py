@@ -19,6 +19,7 @@ from biovl.core import lazy
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ConfigError
 from biovl.finetune import merge_config
+from biovl.pretrain.config import MAY_CHANGE
 
 STAND_IN = "stand_in_model"
 """Step whose model stands in for all given models in the size ``small``."""
@@ -30,8 +31,12 @@ UNNAMED = "?"
 """Of a given model: no name loads it."""
 
 _OWN = ("folder", "name", "size", "data_root")
-_OF_MACHINES = ("workers.", "step.", "cache", "per_unit", "trackers")
-"""Beginnings of the settings that fit a job to machines."""
+_OF_MACHINES = ("workers", "cache")
+"""Settings of any job, and sections, that fit it to machines; so do those of units of work."""
+_OF_PRETRAIN = tuple(
+    f"{section}.{name}".removeprefix(".") for section, own in MAY_CHANGE.items() for name in own
+)
+"""Those of pretrain, which do not define a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +60,27 @@ class Settings:
         """Return the changed settings of a step, from the most general name to its own."""
         return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
 
-    def changed(self) -> dict[str, Any]:
+    def changed(self, papers: Papers) -> dict[str, Any]:
         """Return all changed settings but those of machines, by name on the command line."""
         of_steps = {
             f"{step}.{setting}": value
             for step, own in self.steps.items()
-            for setting, value in own.items()
-            if not setting.startswith(_OF_MACHINES)
+            for setting, value in _without_machines(
+                papers.steps[step].job if step in papers.steps else step, own
+            ).items()
         }
         return {**of_steps, **{f"use.{step}": place for step, place in self.use.items()}}
+
+
+def _without_machines(job: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings, by dotted name, that do more than fit a job to machines."""
+    names = _OF_PRETRAIN if job == "pretrain" else _OF_MACHINES
+    return {
+        setting: value
+        for setting, value in configs.flat(settings).items()
+        if not f"{setting}.".startswith(tuple(f"{name}." for name in names))
+        and not setting.endswith("per_unit")
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +229,7 @@ class _Builder:
             self._jobs,
             self._entries,
             self._is_small,
-            settings.changed(),
+            settings.changed(self._papers),
             frozenset(self._changed),
         )
 
@@ -309,10 +326,7 @@ class _Builder:
         own = dataclasses.replace(_PROTOTYPES[entry.job], name=name, folder=folder, reads=reads)
         self._steps[name], self._set[name] = own, settings
         self._jobs[name], self._entries[name] = entry.job, entry
-        if any(
-            not setting.startswith(_OF_MACHINES) and setting not in entry.provide
-            for setting in changes
-        ):
+        if any(each not in entry.provide for each in _without_machines(entry.job, changes)):
             self._changed.add(name)
         needed = entry.provide.partition("=")[0]
         if entry.provide and not self._is_small and needed not in {**changes, **reads}:
