@@ -113,6 +113,34 @@ def test_recalls_among_other_numbers_of_pairs_have_no_best_row(
     assert "among 20 or 10,000 pairs" in (tmp_path / "README.md").read_text()
 
 
+def with_corpus(outcome: TrialOutcome, *corpora: str) -> TrialOutcome:
+    trial = outcome.trial
+    changed = replace(trial, config=replace(trial.config, corpus=corpora))
+    return replace(outcome, trial=changed)
+
+
+def test_recalls_on_val_of_other_corpora_have_no_best_row(
+    config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
+) -> None:
+    mixed = [with_corpus(outcomes[0], "easy"), with_corpus(outcomes[2], "hard")]
+    assert report.write(Folder(str(tmp_path)), config, mixed) is None
+    assert not (tmp_path / "best.yaml").exists()
+    assert "different corpora" in (tmp_path / "README.md").read_text()
+
+
+def test_the_best_of_mixtures_with_one_val_names_its_corpora(
+    config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
+) -> None:
+    mixed = [with_corpus(outcomes[0], "a"), with_corpus(outcomes[2], "a", "b")]
+    assert report.write(Folder(str(tmp_path)), config, mixed) == outcomes[2].trial.name
+    given, _ = configs.from_command_line(
+        *(PretrainConfig, {}),
+        about=None,
+        arguments=[str(tmp_path / "best.yaml"), "--set", "out=o"],
+    )
+    assert given.corpora == ("a", "b")
+
+
 def test_a_file_that_is_no_recipe_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,6 +104,17 @@ def test_a_corpus_of_a_trial_is_looked_at_like_that_of_the_sweep(
     assert "96 pairs" in report.dry_run(given, trials)
 
 
+def test_trials_that_are_scored_on_other_pairs_are_not_stopped_by_their_scores(
+    corpus: str, tmp_path: Path
+) -> None:
+    other = index_only(tmp_path / "other", [20] * 96)
+    stopping = {"asha.reduction": 2}
+    with pytest.raises(ConfigError, match=r"asha\.reduction"):
+        trials_of(config(corpus, grid={"corpus": [corpus, other]}, **stopping))
+    same = {"corpus": [corpus, [corpus, other]]}
+    assert len(trials_of(config(corpus, grid=same, **stopping))) == 2
+
+
 @pytest.mark.parametrize("where", ["grid.out", "base.out", "settings"])
 def test_trials_have_no_folder_of_their_own_choice(where: str, corpus: str) -> None:
     changes = {where: ["a", "b"] if where == "grid.out" else "a"}

@@ -12,7 +12,7 @@ from biovl.pretrain.config import PretrainConfig
 from biovl.sweep import plots, tables
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FINISHED, TrialOutcome
-from biovl.sweep.trials import Trial
+from biovl.sweep.trials import Trial, validation_corpora
 
 BEST = "best.yaml"
 
@@ -36,17 +36,27 @@ def write(folder: Folder, config: SweepConfig, outcomes: Sequence[TrialOutcome])
     best = None
     if row is not None:
         best = next(outcome.trial for outcome in row if outcome.status == FINISHED)
-        folder.write(BEST, recipe_file(best.config).encode())
+        folder.write(BEST, recipe_file(best.config, given=_given(outcomes)).encode())
     folder.write("README.md", _readme(config, outcomes, best, list(drawn)).encode())
     return None if best is None else best.name
 
 
-def recipe_file(config: PretrainConfig) -> str:
-    """Return a configuration as a recipe in YAML, without its inputs and output."""
+def recipe_file(config: PretrainConfig, *, given: Sequence[str] = ("corpus", "out")) -> str:
+    """Return a configuration as a recipe in YAML, without the settings that are given with it."""
     plain = configs.to_plain(config)
-    values = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
+    values = {name: value for name, value in plain.items() if name not in given}
     dumped: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-    return "# biovl pretrain best.yaml --set corpus=DIR --set out=DIR\n" + dumped
+    return f"# {_command(given)}\n{dumped}"
+
+
+def _given(outcomes: Sequence[TrialOutcome]) -> tuple[str, ...]:
+    """Return the settings that the best recipe leaves open: the corpus, unless it was compared."""
+    corpora = {outcome.trial.config.corpora for outcome in outcomes}
+    return ("out",) if len(corpora) > 1 else ("corpus", "out")
+
+
+def _command(given: Sequence[str]) -> str:
+    return " ".join([f"biovl pretrain {BEST}", *(f"--set {name}=DIR" for name in given)])
 
 
 def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
@@ -97,7 +107,7 @@ def _corpora(outcomes: Sequence[TrialOutcome]) -> str:
     corpora = list(dict.fromkeys(uri for trial in trials for uri in trial.config.corpora))
     if len(corpora) == 1:
         return f"one corpus ({sizes} pairs)"
-    if len({trial.config.corpora[0] for trial in trials}) == 1:
+    if len(validation_corpora(trials)) == 1:
         return f"{len(corpora)} corpora ({sizes} pairs an epoch), scored on val of the first,"
     return f"{len(corpora)} corpora ({sizes} pairs), each scored on its own val,"
 
@@ -106,7 +116,7 @@ def _readme(
     config: SweepConfig, outcomes: Sequence[TrialOutcome], best: Trial | None, drawn: Sequence[str]
 ) -> str:
     base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
-    pools = tables.pool_sizes(outcomes)
+    trials, pools = [outcome.trial for outcome in outcomes], tables.pool_sizes(outcomes)
     among = " or ".join(f"{pool:,}" for pool in pools) or "0"
     chance = " or ".join(f"{100 / pool:.2f}" for pool in pools) or "0.00"
     lines = [
@@ -128,13 +138,16 @@ def _readme(
         lines += [
             "",
             f"Best by the mean of both R@1: [`{best.name}`](trials/{best.name}/README.md). Its "
-            f"settings are a recipe: `biovl pretrain {BEST} --set corpus=DIR "
-            "--set out=DIR`.",
+            f"settings are a recipe: `{_command(_given(outcomes))}`.",
         ]
-    if len(pools) > 1:
+    differing = [
+        *(["on val of different corpora"] if len(validation_corpora(trials)) > 1 else []),
+        *(["among different numbers of pairs"] if len(pools) > 1 else []),
+    ]
+    if differing:
         lines += [
             "",
-            "No row is the best: recalls among different numbers of pairs cannot be compared. "
+            f"No row is the best: recalls {' and '.join(differing)} cannot be compared. "
             "Compare the models with `biovl benchmark retrieval` on one corpus.",
         ]
     lines += ["", *(f"![{name.removesuffix('.png')}](plots/{name})" for name in drawn)]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from biovl.core import markdown
 from biovl.sweep.config import COLUMNS, SweepConfig
 from biovl.sweep.outcomes import FINISHED, TrialOutcome
+from biovl.sweep.trials import validation_corpora
 
 _SCORES = (
     "loss",
@@ -125,10 +126,12 @@ def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     """Return the outcomes of the finished row with the best mean R@1; ties go to the first.
 
-    None if none is finished, or if trials were scored among different numbers of pairs: recall
-    among 20 pairs is higher than among 10,000, whatever the model.
+    None if none is finished, or if trials were scored on val of different corpora, or among
+    different numbers of pairs: recall among 20 pairs is higher than among 10,000, whatever the
+    model.
     """
-    if len(pool_sizes(outcomes)) > 1:
+    val = validation_corpora([outcome.trial for outcome in outcomes])
+    if len(val) > 1 or len(pool_sizes(outcomes)) > 1:
         return None
     best: list[TrialOutcome] | None = None
     highest = float("-inf")

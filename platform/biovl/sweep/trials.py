@@ -81,7 +81,8 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
-            has too few val pairs, by which trials are compared.
+            has too few val pairs, by which trials are compared, or trials are stopped early by
+            their scores on different pairs.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known()
@@ -96,7 +97,19 @@ def trials_of(config: SweepConfig) -> list[Trial]:
             if config.equal == "compute" and found:
                 trial = _as_costly_as(found[0], trial, setting, known)
             found.append(trial)
+    val = validation_corpora(found)
+    if config.asha.reduction > 1 and len(val) > 1:
+        raise ConfigError(
+            f"asha.reduction={config.asha.reduction} stops trials by their recalls, which are on "
+            f"val of different corpora ({', '.join(val)}) and cannot be compared. Set "
+            "asha.reduction=1, or begin the corpora of every trial with the same one"
+        )
     return found
+
+
+def validation_corpora(trials: Sequence[Trial]) -> list[str]:
+    """Return the corpora on whose val trials are scored: the first of each trial."""
+    return list(dict.fromkeys(trial.config.corpora[0] for trial in trials))
 
 
 def corpora_of(config: SweepConfig, trials: Sequence[Trial]) -> list[str]:
