@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest
+from biovl.core.artifacts import MANIFEST, Draft, Input, Manifest, to_json
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
@@ -27,7 +28,7 @@ from biovl.pretrain.fork import (
 from biovl.pretrain.job import pretrain
 from biovl.pretrain.lineage import pairs_seen, read_lineage
 from biovl.pretrain.mixture import inputs_of, read_mixture
-from biovl.pretrain.models import build, check_optimizer, complete_model
+from biovl.pretrain.models import build, check_optimizer, complete_model, weights_of
 from biovl.pretrain.optimizer import make_optimizer, parameter_names
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan, learning_rate
@@ -476,9 +477,9 @@ def test_a_fork_with_the_loss_of_siglip_begins_with_its_bias(
     assert equal(fork, before)
 
 
-def publish_run(config: PretrainConfig) -> Manifest:
+def publish_run(config: PretrainConfig, *weights: Input) -> Manifest:
     """Publish a folder as the job does, without training."""
-    what, inputs = identity(configs.to_plain(config))[0], inputs_of(config)
+    what, inputs = identity(configs.to_plain(config))[0], [*inputs_of(config), *weights]
     manifest = Manifest(kind="model", config=what, counts={}, inputs=inputs)
     return Draft.begin(config.out, "model", what, inputs).publish(manifest)
 
@@ -494,6 +495,45 @@ def test_a_model_that_siglip_trained_without_a_bias_is_not_the_result(
         pretrain(without)
     published = publish_run(complete_model(complete))
     assert pretrain(complete) == published
+
+
+@pytest.mark.parametrize("setting", ["weights", "image_weights", "text_weights"])
+@pytest.mark.parametrize("given", ["file", "folder", "published"])
+def test_a_model_from_weights_that_were_replaced_is_not_the_result(
+    corpus: str, tmp_path: Path, setting: str, given: str
+) -> None:
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    file = folder / "model.pt"
+    file.write_bytes(b"old")
+    manifest = folder / MANIFEST
+    if given == "published":
+        manifest.write_bytes(to_json(asdict(Manifest(kind="model", config={"a": 1}, counts={}))))
+    uri = str(file if given == "file" else folder)
+    old, new = (
+        config(corpus, tmp_path / name, model={**MODEL, setting: uri}) for name in ("old", "new")
+    )
+    inputs = weights_of(new)
+    assert [item.name for item in inputs] == [setting]
+    published = publish_run(new, *inputs)
+    assert pretrain(new) == published
+    (manifest if given == "published" else file).write_bytes(
+        to_json(asdict(Manifest(kind="model", config={"a": 2}, counts={})))
+    )
+    with pytest.raises(ArtifactError, match=setting):
+        pretrain(new)
+    # Weights that are gone were not replaced, and earlier versions recorded none.
+    shutil.rmtree(folder)
+    assert pretrain(new) == published
+    folder.mkdir()
+    file.write_bytes(b"any")
+    before = publish_run(old)
+    assert pretrain(old) == before
+
+
+def test_weights_by_name_are_no_input(corpus: str, tmp_path: Path) -> None:
+    named = config(corpus, tmp_path / "run", model={**MODEL, "weights": "owner/name"})
+    assert weights_of(named) == []
 
 
 def test_a_run_that_is_over_needs_more_epochs(corpus: str, finished: Path, tmp_path: Path) -> None:

@@ -292,6 +292,17 @@ def fingerprint(uri: str) -> str:
     return hashlib.sha256(Folder(uri).read(MANIFEST)).hexdigest()
 
 
+def recorded_inputs(uri: str) -> dict[str, str] | None:
+    """Return the fingerprints of what the job of a folder reads, by name and URI: ``corpus DIR``.
+
+    None if nothing was begun or published there.
+    """
+    manifest, begun = find_manifest(uri), Draft(uri).read_note("begun")
+    if manifest is not None:
+        begun = _identity(manifest.kind, manifest.config, manifest.inputs)
+    return None if begun is None else dict(begun["inputs"])
+
+
 class Draft:
     """A folder in progress. An interrupted job resumes from it."""
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from biovl.core.artifacts import MANIFEST, Folder
+from biovl.core.artifacts import MANIFEST, Folder, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError
 
 State = dict[str, Tensor]
@@ -26,7 +26,7 @@ TOWER = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
 """File names in a folder, in order of preference, for a single tower: repositories with both have
 the backbone's own weights in ``model``."""
 _ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
-
+_BLOCK = 1 << 24
 
 PUBLISHED = "open_clip_model.safetensors"
 """The weights that jobs publish; their manifests contain its SHA-256."""
@@ -71,6 +71,32 @@ def check_existence(
         raise _unknown(source, architecture)
     if ask_hub:
         _check_hub(name, [stem + ending for stem in stems for ending in _ENDINGS])
+
+
+def fingerprint_of(source: str) -> str | None:
+    """Return a hash that identifies weights; None for a model name, or if they do not exist.
+
+    A folder published by our jobs is identified by its manifest, another one by all its files.
+    """
+    place = source.removeprefix("local-dir:").rstrip("/")
+    if "://" not in place:
+        place = str(Path(place).expanduser())
+    if place.endswith(_ENDINGS) or Path(place).is_file():
+        parent, _, name = place.rpartition("/")
+        folder = Folder(parent or ".")
+        names = [name] if folder.exists(name) else []
+    elif find_manifest(place) is not None:
+        return fingerprint(place)
+    else:
+        folder = Folder(place)
+        names = folder.names("")
+    known = hashlib.sha256()
+    for name in names:
+        known.update(f"{name}\n".encode())
+        with folder.filesystem.open_input_stream(folder.at(name)) as stream:
+            while block := stream.read(_BLOCK):
+                known.update(block)
+    return known.hexdigest() if names else None
 
 
 def _check_bucket(uri: str) -> None:

@@ -50,6 +50,7 @@ from biovl.pretrain.models import (
     check_weights,
     complete_model,
     describe,
+    weights_of,
 )
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
 from biovl.pretrain.resolution import stored_px
@@ -141,7 +142,7 @@ def _published_or_trained(
         out=config.out,
         kind=KIND,
         config=what,
-        inputs=inputs_of(config),
+        inputs=[*inputs_of(config), *weights_of(config)],
         defaults=configs.defaults(PretrainConfig),
         output_format=FORMAT,
     )

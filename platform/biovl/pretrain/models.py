@@ -3,7 +3,9 @@
 import math
 from dataclasses import replace
 
+from biovl.core import config as configs
 from biovl.core import plugins
+from biovl.core.artifacts import Input, recorded_inputs
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 from biovl.models import weight_files
@@ -71,6 +73,29 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
             )
         except ArtifactError as error:
             raise ArtifactError(f"model.{name}: {error}") from error
+
+
+def weights_of(config: PretrainConfig) -> list[Input]:
+    """Return files and folders of initial weights as inputs of a run's manifest.
+
+    Weights given by name are left out, and those that a run in ``out`` has not recorded: it was
+    begun by an earlier version. Weights that do not exist any more are as recorded, since a run
+    with a checkpoint does not read them.
+    """
+    if config.from_:
+        return []
+    recorded = recorded_inputs(config.out)
+    _, settings = plugins.resolve("models.builders", config.model)
+    inputs = []
+    for name in _WEIGHTS:
+        uri = getattr(settings, name, "")
+        key = f"{name} {configs.spelled(uri)}"
+        if not uri or (recorded is not None and key not in recorded):
+            continue
+        found = weight_files.fingerprint_of(uri) or (recorded or {}).get(key)
+        if found is not None:
+            inputs.append(Input(name=name, uri=uri, fingerprint=found))
+    return inputs
 
 
 def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:

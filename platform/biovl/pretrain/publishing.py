@@ -14,7 +14,7 @@ from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import card, models, plots
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.mixture import Mixture, merged_stats
+from biovl.pretrain.mixture import Mixture, input_names, merged_stats
 from biovl.pretrain.trackers import METRICS, read_metrics
 
 HARDWARE = "hardware"
@@ -96,7 +96,9 @@ def write_report_files(
         built,
         mixture=mixture,
         stats=merged_stats(mixture.parts),
-        fingerprints=[item.fingerprint for item in manifest.inputs],
+        fingerprints=[
+            item.fingerprint for item in manifest.inputs if item.name in input_names(config)
+        ],
         rows=rows,
         scores=scores,
         epoch=epoch,
