@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,16 @@ def test_everything_a_job_needs_is_on_every_machine(name: str) -> None:
     assert "cd ~/biovl && make setup" in commands(name)
     assert "cd ~/biovl && ray start --head" in commands(name)
     assert "cd ~/biovl && ray start --address" in commands(name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_that_the_set_up_reads_is_on_every_machine(name: str, tmp_path: Path) -> None:
+    dry = ["make", "--dry-run", "--always-make", "setup", f"VENV={tmp_path}"]
+    recipe = subprocess.run(dry, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    read_by_it = {word for word in re.split(r"[\s'\"]+", recipe) if (ROOT / word).is_file()}
+    mounted = set(read(name)["file_mounts"].values())
+    assert {"install.py", "requirements.txt"} <= read_by_it
+    assert read_by_it | {"Makefile", "pyproject.toml"} <= mounted
 
 
 def test_worker_machines_watch_for_their_interruption() -> None:
