@@ -10,6 +10,10 @@ from tests.articles.subcaptions.cases import read
     [
         ("Axial CT (A) and coronal CT (B).", ["", "A: Axial CT", "B: coronal CT", ""]),
         (
+            "Number of cells in mice of strain C57BL/6 (A), 129/Sv (B).",
+            ["Number of cells in mice of", "A: strain C57BL/6", "B: 129/Sv", ""],
+        ),
+        (
             "Cells are shown in (A), and nuclei of cells are shown in (B).",
             ["", "A: Cells are shown in", "B: nuclei of cells are shown in", ""],
         ),

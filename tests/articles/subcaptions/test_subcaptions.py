@@ -223,3 +223,63 @@ from tests.articles.subcaptions.cases import read
 )
 def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
     assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "Drying of leaves at (a) 50 °C and (b) 60 °C. Reduction of mass is given as mean.",
+            ["Drying of leaves at", "a: 50 °C", "b: 60 °C.", "Reduction of mass is given as mean."],
+        ),
+        (
+            "Copper content of (a) the leaf, and (b) the root, measured by spectrometry.",
+            ["Copper content of", "a: the leaf", "b: the root", "measured by spectrometry."],
+        ),
+        (
+            "(A) Mice at birth. (B) Mice at weaning. In both panels, bars show the mean.",
+            ["", "A: Mice at birth.", "B: Mice at weaning.", "In both panels, bars show the mean."],
+        ),
+        (
+            "(A) Chromosomes of a male.\n(B) Chromosomes of a female.\nThe arrow is at one of them.",
+            [
+                "",
+                "A: Chromosomes of a male.",
+                "B: Chromosomes of a female.",
+                "The arrow is at one of them.",
+            ],
+        ),
+    ],
+)
+def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(
+    caption: str, expected: list[str]
+) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "(A) Rates of cells. (B) Rates of all. Medians are given as in panel (A). (C) Controls.",
+            [
+                "",
+                "A: Rates of cells.",
+                "B: Rates of all. Medians are given as in panel (A).",
+                "C: Controls.",
+                "",
+            ],
+        ),
+        (
+            "(A) Map. Fragments of BamHI [B] and EcoRI [E] are shown. (B) Southern blot.",
+            [
+                "",
+                "A: Map. Fragments of BamHI [B] and EcoRI [E] are shown.",
+                "B: Southern blot.",
+                "",
+            ],
+        ),
+    ],
+)
+def test_letters_that_are_no_labels_begin_no_panel(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected

@@ -348,7 +348,17 @@ class _Reader:
             }
             for kind in EACH_ITS_OWN
         }
+        # A paragraph without label, where all parts are in one, or each is one.
+        starts = {marker.start for marker in self.markers}
+        lines = (match.end() for match in re.finditer("\n", self.caption))
+        apart = next((at for at in lines if at > parts_start and at not in starts), None)
         for at, segment in enumerate(self.found):
+            if segment.start == apart and segment.start >= after and segment.labels is not None:
+                self.found[at:] = [
+                    s if s.start in self.apart else replace(s, labels=None, cuts=())
+                    for s in self.found[at:]
+                ]
+                return
             if segment.start >= after and TRAILING.match(self.caption, segment.start):
                 # Where panels have several sentences, the last panel has, too.
                 has_prose = any(s.labels and not s.cuts for s in self.found[:at])

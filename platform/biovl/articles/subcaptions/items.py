@@ -10,6 +10,7 @@ from biovl.articles.subcaptions.words import (
     CLAUSE,
     JOINT_BEFORE,
     JOINT_VERB,
+    LED_BY,
     NEEDS_OF,
     OWN_VERB,
     PREPOSITION,
@@ -59,7 +60,10 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
     last = caption[own[-1].end : shared.start()] if shared else ""
     # "(A) Flow chart and (B) number of patients"
     is_alike = last.count(" ") <= longest + 1 and NEEDS_OF.search(last) is None
-    return shared.start() if shared and is_alike and ";" not in last else end
+    if not (shared and is_alike and ";" not in last):
+        return end
+    before = LED_BY.search(caption, own[-1].end + 3, shared.start())
+    return before.start() if before else shared.start()
 
 
 def clause_before(caption: str, start: int, end: int) -> int:

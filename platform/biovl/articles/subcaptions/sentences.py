@@ -11,7 +11,12 @@ _END = re.compile(
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|no|[Nn]os|et al|etc|Dr|St|var|subsp|spp?|"
     r"n\. ?sp|Eq|Ref|[Rr]efs|incl|max|min|Suppl?|aff|ed|eds|viz|cv|ssp|St|str|mag|temp|nov|gen|"
-    r"Inc|Ltd|Co)|(?<![\w\-–])[A-Z])$"
+    r"Inc|Ltd|Co)|(?<![\w\-–°])[A-Z])$"
+)
+# "… with the exception of E and F. Embryos …", "… as in panel A. Bars …": no initial.
+_PANELS = re.compile(
+    r"\b(?:(?:[Ii]n|[Oo]f|[Ff]or|[Ff]rom|to)\s[A-Z](?:,\s[A-Z]){0,4},?\s(?:and|&)|"
+    r"[Pp]anels?(?:\s[A-Z](?:,|\sand))?)\s[A-Z]\Z"
 )
 SCALE = re.compile(
     r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
@@ -31,6 +36,7 @@ TRAILING = re.compile(
     r"courtesy)\b|(?:appendix\s\d{1,2}—)?figure\s\d{1,2}(?:—figure\ssupplement\s\d{1,2})?—source\s"
     r"(?:data|code)\b|"
     r"for\s(?:more\s)?(?:details|interpretation|all)|in\sall|in\seach|"
+    r"in\sboth\s(?:the\s)?(?:sub)?(?:panels|figures|images|graphs|plots|cases)|"
     r"(?:all|each|both)\s(?:panels?|images?|symbols?|bars?|points?|dots?|values?|data|columns?|"
     r"experiments?|figures?|photographs?|samples|measurements|lines?|box(?:es)?)\b|"
     r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
@@ -60,6 +66,8 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
             if match[0] == "." and rest[0] in "([":
                 continue
             short = _ABBREVIATION.search(caption, max(0, match.start() - 10), match.start())
+            if short and _PANELS.search(caption, max(0, match.start() - 40), match.start()):
+                short = None
             if short and "\n" not in match[0] and not TRAILING.match(caption, end):
                 continue
             is_low = rest[0].islower() and "\n" not in match[0]

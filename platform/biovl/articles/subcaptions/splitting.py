@@ -100,7 +100,7 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     parts = [_part(caption, segment, every) for segment in found[first:last]]
     ranges = [(part.labels, part.spans[0]) for part in parts]
-    trailing = caption[found[last - 1].end :].strip().lstrip(")").lstrip()
+    trailing = caption[found[last - 1].end :].strip().lstrip(") ,;").lstrip()
     features = qualities(caption, system.markers, ranges, trailing)
     return SplitCaption(
         preamble=caption[: found[first].start].strip(),

@@ -81,6 +81,11 @@ def proposed(
             continue
         best = _around(best, systems)
         alike = [marker for marker in candidates if marker.kind == best.kind]
+        # "BamHI [B] fragments", where panels are in round brackets: no label; "([B]; n = 3)" is.
+        if caption[best.markers[0].start] == "(":
+            kept = [m for m in best.markers if not _is_square(caption, m)]
+            best = replace(best, markers=tuple(kept))
+            alike = [marker for marker in alike if not _is_square(caption, marker)]
         alike = sorted([*alike, *_in_other_case(candidates, best.kind)], key=lambda m: m.start)
         yield replace(best, markers=complete(caption, best.family, best.markers, alike))
 
@@ -125,6 +130,10 @@ def _systems(
                 systems.append(_scored(family, kind, chain, hints, len(caption)))
         if any(system.score >= _LEAST for system in systems):
             yield systems
+
+
+def _is_square(caption: str, marker: Marker) -> bool:
+    return caption[marker.start] == "[" and caption[marker.start - 1 : marker.start] != "("
 
 
 def _in_other_case(candidates: Sequence[Marker], kind: str) -> list[Marker]:

@@ -10,9 +10,9 @@ REFERRING = re.compile(
 SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but|panels?)|[,;:])\s$", re.IGNORECASE)
 NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
 COMPARING = re.compile(
-    r"\b(?:described|shown|seen|see|as|same|similar|identical|compared|according|like|than|that|those|"
-    r"corresponds?|corresponding)"
-    r"(?:\s(?:as|in|to|with|for))*\s?\(?$",
+    r"\b(?:as\sin\s(?:the\s)?panels?|(?:described|shown|seen|see|as|same|similar|identical|"
+    r"compared|according|like|than|that|those|corresponds?|corresponding)"
+    r"(?:\s(?:as|in|to|with|for))*)\s?\(?$",
     re.IGNORECASE,
 )
 # "Means are shown in (A) and (B)", unlike "as shown in (A)".
@@ -56,7 +56,7 @@ CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|whil
 # The end of an item that begins the next clause, in which more labels follow: "; or subjected to".
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
 # A number, with its unit if that is short: no "p53", no "IL-6".
-VALUE = re.compile(r"(?<![\w-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
+VALUE = re.compile(r"(?<![\w/-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
 PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
@@ -67,6 +67,10 @@ NEEDS_OF = re.compile(
 # Begins what is said of all items of a list, behind the last one.
 SHARED = re.compile(
     r"\b(?:of|in(?!\ssitu|\svi)|on|for|at|from|with|under|during|after|before|between|by|using)\s"
+)
+# Stands before it and belongs to it: "shown in", ", measured by", "north of".
+LED_BY = re.compile(
+    r"(?:(?<=,\s)|(?<=\w\s))(?:shown|given|taken|seen|(?!red\b)[a-z]{2,}ed|north|south|east|west)\s\Z"
 )
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
 # What several panels have, each its own: averages, a statistical test, levels of significance.
