@@ -1,7 +1,7 @@
 """Identity of the weights that computed a column."""
 
 from biovl.core.artifacts import Input
-from biovl.models.weight_files import fingerprint_of
+from biovl.models.weight_identity import fingerprint_of
 
 
 def as_input(uri: str) -> list[Input]:

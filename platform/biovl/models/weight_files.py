@@ -15,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from biovl.core.artifacts import MANIFEST, Folder, find_manifest, fingerprint
+from biovl.core.artifacts import MANIFEST, Folder
 from biovl.core.errors import ArtifactError
+from biovl.models.weight_identity import ENDINGS
 
 State = dict[str, Tensor]
 
@@ -25,8 +26,6 @@ WHOLE = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")
 TOWER = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
 """File names in a folder, in order of preference, for a single tower: repositories with both have
 the backbone's own weights in ``model``."""
-_ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
-_BLOCK = 1 << 24
 
 PUBLISHED = "open_clip_model.safetensors"
 """The weights that jobs publish; their manifests contain its SHA-256."""
@@ -70,41 +69,15 @@ def check_existence(
     if name.count("/") != 1 or name.startswith(("/", ".", "~")):
         raise _unknown(source, architecture)
     if ask_hub:
-        _check_hub(name, [stem + ending for stem in stems for ending in _ENDINGS])
-
-
-def fingerprint_of(source: str) -> str | None:
-    """Return a hash that identifies weights; None for a model name, or if they do not exist.
-
-    A folder published by our jobs is identified by its manifest, another one by all its files.
-    """
-    place = source.removeprefix("local-dir:").rstrip("/")
-    if "://" not in place:
-        place = str(Path(place).expanduser())
-    if place.endswith(_ENDINGS) or Path(place).is_file():
-        parent, _, name = place.rpartition("/")
-        folder = Folder(parent or ".")
-        names = [name] if folder.exists(name) else []
-    elif find_manifest(place) is not None:
-        return fingerprint(place)
-    else:
-        folder = Folder(place)
-        names = folder.names("")
-    known = hashlib.sha256()
-    for name in names:
-        known.update(f"{name}\n".encode())
-        with folder.filesystem.open_input_stream(folder.at(name)) as stream:
-            while block := stream.read(_BLOCK):
-                known.update(block)
-    return known.hexdigest() if names else None
+        _check_hub(name, [stem + ending for stem in stems for ending in ENDINGS])
 
 
 def _check_bucket(uri: str) -> None:
     parent, _, name = uri.rstrip("/").rpartition("/")
-    if name.endswith(_ENDINGS):
+    if name.endswith(ENDINGS):
         if not Folder(parent).exists(name):
             raise ArtifactError(f"{uri} does not exist")
-    elif not any(name.endswith(_ENDINGS) for name in Folder(uri).names("")):
+    elif not any(name.endswith(ENDINGS) for name in Folder(uri).names("")):
         raise ArtifactError(f"{uri} does not exist, or has no weights")
 
 
@@ -216,7 +189,7 @@ def local_copy(source: str, *, with_weights: bool = True) -> Iterator[Path | Non
 
 def _copied(uri: str, target: Path, with_weights: bool) -> Path:
     parent, _, name = uri.rstrip("/").rpartition("/")
-    if name.endswith(_ENDINGS):
+    if name.endswith(ENDINGS):
         folder = Folder(parent)
         for beside in (MANIFEST, name):
             if beside == name or (name == PUBLISHED and folder.exists(beside)):
@@ -224,7 +197,7 @@ def _copied(uri: str, target: Path, with_weights: bool) -> Path:
         return target / name
     folder = Folder(uri)
     for name in folder.names(""):
-        if name.endswith(_ENDINGS) and not with_weights:
+        if name.endswith(ENDINGS) and not with_weights:
             continue
         (target / name).write_bytes(folder.read(name))
     return target
@@ -232,10 +205,10 @@ def _copied(uri: str, target: Path, with_weights: bool) -> Path:
 
 def _in_folder(folder: Path, stems: Sequence[str]) -> Path:
     for stem in stems:
-        for ending in _ENDINGS:
+        for ending in ENDINGS:
             if (folder / f"{stem}{ending}").is_file():
                 return folder / f"{stem}{ending}"
-    others = sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS))
+    others = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
     if len(others) != 1:
         found = ", ".join(path.name for path in others) or "none"
         raise ArtifactError(
@@ -281,7 +254,7 @@ def _from_hub(name: str, stems: Sequence[str]) -> Path:
 
     problem: Exception = FileNotFoundError(f"no file of weights under a known name in {name}")
     from_cache = False
-    for file in (stem + ending for stem in stems for ending in _ENDINGS):
+    for file in (stem + ending for stem in stems for ending in ENDINGS):
         try:
             path = Path(hf_hub_download(name, file, local_files_only=from_cache))
         except LocalEntryNotFoundError as error:

@@ -8,7 +8,7 @@ from biovl.core import plugins
 from biovl.core.artifacts import Input, recorded_inputs
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
-from biovl.models import weight_files
+from biovl.models import weight_files, weight_identity
 from biovl.models.builders.open_clip import Built, Described
 from biovl.pretrain.config import OptimConfig, PretrainConfig
 from biovl.pretrain.locking import lock
@@ -92,7 +92,7 @@ def weights_of(config: PretrainConfig) -> list[Input]:
         key = f"{name} {configs.spelled(uri)}"
         if not uri or (recorded is not None and key not in recorded):
             continue
-        found = weight_files.fingerprint_of(uri) or (recorded or {}).get(key)
+        found = weight_identity.fingerprint_of(uri) or (recorded or {}).get(key)
         if found is not None:
             inputs.append(Input(name=name, uri=uri, fingerprint=found))
     return inputs

@@ -1,0 +1,36 @@
+"""Identity of weight files, as an input of a job. Imported by settings: nothing heavy here."""
+
+import hashlib
+from pathlib import Path
+
+from biovl.core.artifacts import Folder, find_manifest, fingerprint
+
+ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
+"""Endings of the names of weight files."""
+_BLOCK = 1 << 24
+
+
+def fingerprint_of(source: str) -> str | None:
+    """Return a hash that identifies weights; None for a model name, or if they do not exist.
+
+    A folder published by our jobs is identified by its manifest, another one by all its files.
+    """
+    place = source.removeprefix("local-dir:").rstrip("/")
+    if "://" not in place:
+        place = str(Path(place).expanduser())
+    if place.endswith(ENDINGS) or Path(place).is_file():
+        parent, _, name = place.rpartition("/")
+        folder = Folder(parent or ".")
+        names = [name] if folder.exists(name) else []
+    elif find_manifest(place) is not None:
+        return fingerprint(place)
+    else:
+        folder = Folder(place)
+        names = folder.names("")
+    known = hashlib.sha256()
+    for name in names:
+        known.update(f"{name}\n".encode())
+        with folder.filesystem.open_input_stream(folder.at(name)) as stream:
+            while block := stream.read(_BLOCK):
+                known.update(block)
+    return known.hexdigest() if names else None
