@@ -236,6 +236,11 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
             "Copper content of (a) the leaf, and (b) the root, measured by spectrometry.",
             ["Copper content of", "a: the leaf", "b: the root", "measured by spectrometry."],
         ),
+        # A noun, no participle.
+        (
+            "(a) Mature leaf and (b) mature seed of wheat.",
+            ["", "a: Mature leaf", "b: mature seed", "of wheat."],
+        ),
         (
             "(A) Mice at birth. (B) Mice at weaning. In both panels, bars show the mean.",
             ["", "A: Mice at birth.", "B: Mice at weaning.", "In both panels, bars show the mean."],

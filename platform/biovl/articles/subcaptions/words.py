@@ -70,7 +70,7 @@ SHARED = re.compile(
 )
 # Stands before it and belongs to it: "shown in", ", measured by", "north of".
 LED_BY = re.compile(
-    r"(?:(?<=,\s)|(?<=\w\s))(?:shown|given|taken|seen|(?!red\b)[a-z]{2,}ed|north|south|east|west)\s\Z"
+    r"(?:(?<=,\s)|(?<=\w\s))(?:shown|given|taken|seen|(?!infrared|[a-z]*eed\b)[a-z]{2,}ed|north|south|east|west)\s\Z"
 )
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
 # What several panels have, each its own: averages, a statistical test, levels of significance.
