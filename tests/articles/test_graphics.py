@@ -19,7 +19,7 @@ from biovl.articles.graphics import FileLookup
         ),
         ("g1.jpg", ["g1.gif", "g1.jpg", "g1.tif"], ["g1.jpg", "g1.gif", "g1.tif"]),
         ("g1.tif", ["g1.jpg"], ["g1.jpg"]),
-        ("images/g1.jpg", ["images/g1.jpg", "g1.jpg"], ["images/g1.jpg", "g1.jpg"]),
+        ("images/g1.jpg", ["images/g1.jpg", "g1.jpg"], ["images/g1.jpg"]),
         ("g1", ["figures/g1.png"], ["figures/g1.png"]),
         (
             "info:doi/10.1371/journal.pone.0038869.g001",
@@ -48,7 +48,13 @@ def test_candidates(href: str, files: list[str], found: list[str]) -> None:
             [["figures/1.png"], ["supplement/1.png"]],
         ),
         (["A.png", "a.png"], ["A.png", "a.png"], [["A.png"], ["a.png"]]),
-        # The image of figure 1 is missing, and is not that of its supplement.
+        # Only one of the two is named by its path; the other is of another folder.
+        (["fig1.jpg", "fig1.tif", "supplement/fig1.jpg"], ["fig1.jpg"], [["fig1.jpg", "fig1.tif"]]),
+        # The image of a figure is missing, and is not that of its supplement.
+        (["fig2-figsupp1.tif"], ["fig2"], [[]]),
+        (["fig2-supplement.jpg"], ["fig2.jpg"], [[]]),
+        (["fig2-S1.jpg"], ["fig2.jpg"], [[]]),
+        (["fig2_large.jpg"], ["fig2.jpg"], [["fig2_large.jpg"]]),
         (["fig1-figsupp1.png"], ["fig1", "fig1-figsupp1"], [[], ["fig1-figsupp1.png"]]),
         # One figure twice, as in a translation.
         (["fig1.jpg"], ["fig1.jpg", "fig1"], [["fig1.jpg"], ["fig1.jpg"]]),

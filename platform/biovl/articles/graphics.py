@@ -14,6 +14,8 @@ _SUFFIXES = (
 ).split()
 _SUFFIX = re.compile(rf"\.(?:{'|'.join(_SUFFIXES)})$", re.IGNORECASE)
 _BOUNDARY = "._-"
+# What follows a figure's name in that of its supplement, not of its image: fig2-figsupp1.
+_SUPPLEMENT = re.compile(r"[._-](?:fig)?(?:supp|sm\d*(?:[._-]|$)|s\d+(?:[._-]|$))")
 _LONGEST_SUFFIX = 8
 
 
@@ -48,14 +50,20 @@ class FileLookup:
         ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. If nothing
         matches, a file with that name and any suffix is used.
 
-        Beside a file with the exact path, files that another figure names by theirs are left out:
-        ``figures/1.png`` and ``supplement/1.png``. A file that is named by another figure is never
+        Beside a file with the exact path, only others of its folder are taken, and none that another
+        figure names by its path: ``fig1.tif``, not ``supplement/fig1.jpg``. A file that is named by another figure is never
         found by a longer or shorter name.
         """
         named = dict.fromkeys(name for href in hrefs for name in self._named(href))
         if named:
-            own = [name for name in named if name in hrefs or name not in self._exact]
-            return own or list(named)
+            folders = {name.rpartition("/")[0] for name in named if name in hrefs}
+            return [
+                name
+                for name in named
+                if name in hrefs
+                or not (folders and name.rpartition("/")[0] not in folders)
+                and name not in self._exact
+            ] or list(named)
         for look in (self._similar, self._of_any_kind):
             found = dict.fromkeys(name for href in hrefs for name in look(href))
             if found:
@@ -73,7 +81,11 @@ class FileLookup:
         wanted = _SUFFIX.sub("", href.rpartition("/")[2].lower())
         if len(wanted) < 2:
             return []
-        longer = [stem for stem in self._by_stem if _continues(stem, wanted)]
+        longer = [
+            stem
+            for stem in self._by_stem
+            if _continues(stem, wanted) and not _SUPPLEMENT.match(stem, len(wanted))
+        ]
         shorter = [stem for stem in self._by_stem if _ends(wanted, stem)]
         for stems in (shorter, longer):
             if len(stems) == 1:

@@ -72,8 +72,9 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 
 def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
-    row_rules = rules.make_rules(config.rules) + _no_leaks(config)
+    row_rules = rules.make_rules(config.rules)
     sources = open_harvests([config.figures, *config.updates])
+    row_rules += _no_leaks(config, of_panels=sources[0].manifest.kind == "panels")
     inputs = [
         Input(name="figures" if number == 0 else "updates", uri=h.uri, fingerprint=h.fingerprint)
         for number, h in enumerate(sources)
@@ -235,8 +236,12 @@ def _shard(config: AssembleConfig, shards: list[tuple[str, int]], number: int) -
     steps.shard(config, *shards[number])
 
 
-def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
-    """Return a rule that rejects near duplicates of benchmark images, as listed in reports.
+def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:
+    """Return rules that reject near duplicates of benchmark images, as listed in reports.
+
+    Args:
+        config: Names the reports.
+        of_panels: Whether rows are panels: those of a listed figure are rejected as well.
 
     Raises:
         ArtifactError: If a report was made without the search for near duplicates.
@@ -259,7 +264,11 @@ def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
             listed.update(near.filter(pc.invert(by_vector))["corpus_id"].to_pylist())
     if not config.leaks:
         return []
-    return [rules.not_listed("figure_id", tuple(sorted(listed)), LEAKED)]
+    # A report may list panels of these figures, or figures of these panels.
+    listed |= {figure for figure, panel, _ in (name.rpartition("_p") for name in listed) if panel}
+    ids = tuple(sorted(listed))
+    columns = ["figure_id", *(["parent_figure_id"] if of_panels else [])]
+    return [rules.not_listed(column, ids, LEAKED) for column in columns]
 
 
 def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,8 +62,10 @@ class RowWriter(Generic[RowT]):
         self._held_bytes = self._written_bytes = self._part_rows = 0
         self._open: contextlib.ExitStack | None = None
         self._writer: pq.ParquetWriter | None = None
-        self.files: dict[str, dict[str, int]] = {}
-        """Rows and size of each finished part, by file name."""
+        self._stream: _Hashed | None = None
+        self.files: dict[str, dict[str, Any]] = {}
+        """Rows, size and SHA-256 of each finished part, by file name. Without the hash, a table
+        with other values of equal length could not be told from this one."""
 
     def add(self, row: RowT) -> None:
         """Add a row; a full part is written."""
@@ -107,7 +110,8 @@ class RowWriter(Generic[RowT]):
         if self._writer is None:
             self._open = contextlib.ExitStack()
             stream = self._open.enter_context(self._folder.writer(self._next_name()))
-            self._writer = self._open.enter_context(_parquet_writer(stream, self._form))
+            self._stream = _Hashed(stream)
+            self._writer = self._open.enter_context(_parquet_writer(self._stream, self._form))
         self._writer.write_table(self._form.table(self._rows))
         self._part_rows += len(self._rows)
         self._written_bytes += self._held_bytes
@@ -117,18 +121,39 @@ class RowWriter(Generic[RowT]):
         return self._form.name(len(self.files))
 
     def _finish_part(self) -> None:
-        if self._open is None:
+        if self._open is None or self._stream is None:
             return
         name = self._next_name()
         self._open.close()
         size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
-        self.files[name] = {"rows": self._part_rows, "size_bytes": size}
-        self._open = self._writer = None
+        self.files[name] = {
+            "rows": self._part_rows,
+            "size_bytes": size,
+            "sha256": self._stream.sha256.hexdigest(),
+        }
+        self._open = self._writer = self._stream = None
         self._written_bytes = self._part_rows = 0
 
 
+class _Hashed:
+    """A stream that hashes what is written to it."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 @contextlib.contextmanager
-def _parquet_writer(stream: BinaryIO, form: PartFormat[Any]) -> Iterator[pq.ParquetWriter]:
+def _parquet_writer(stream: _Hashed, form: PartFormat[Any]) -> Iterator[pq.ParquetWriter]:
     # Images are compressed already and unique: dictionaries and statistics would only add cost.
     plain = [name for name in form.schema.names if name != "image"]
     options = {
