@@ -36,13 +36,16 @@ def config(**changes) -> PretrainConfig:
     )
 
 
-def chosen(described, run, device, *, pairs=10_000_000, workers=1, steps_done=0):
+def chosen(
+    described, run, device, *, pairs=10_000_000, workers=1, steps_done=0, lengths=LENGTHS
+):
     lines = []
     step = choose_step(
         run,
         flops.forward_cost(described.model),
         Plan.of(pairs, run.batch, run.epochs),
-        LENGTHS,
+        lengths,
+        context=described.context_length,
         steps_done=steps_done,
         device=device,
         workers=workers,
@@ -71,6 +74,13 @@ def test_a_long_run_on_a_gpu_is_compiled_and_a_short_one_is_not(described) -> No
         assert chosen(described, run, device, steps_done=steps_done)[0].compile is is_compiled
     assert chosen(described, run, H100, pairs=1_000)[0].compile is False
     assert chosen(described, replace(run, deterministic=True), H100)[0].compile is False
+
+
+def test_captions_longer_than_the_context_do_not_make_a_run_longer(described) -> None:
+    # Of captions that fill the context, half an hour is 112 epochs.
+    run = config(**{"epochs": 20, "step.micro_batch": 8})
+    for lengths in (np.full(9, 77), np.full(9, 100_000)):
+        assert chosen(described, run, H100, lengths=lengths)[0].compile is False
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -108,6 +118,18 @@ def held(info: ModelInfo, micro_batch: int):
         info, batch=65_536, local=32_768, micro_batch=micro_batch, tokens=float(LENGTHS.mean()),
         tile=1_024, compute="packed", autocast=True, checkpointed=False,
     )  # fmt: skip
+
+
+def test_memory_is_estimated_for_the_optimizer_of_the_run(described, monkeypatch) -> None:
+    monkeypatch.setattr(
+        automatic, "largest_micro_batch", lambda config, info, *rest, **named: info.optimizer_bytes
+    )
+    adamw, lion = (
+        automatic.estimate_pairs(config(**{"optim.name": name}), LENGTHS, 32, 1, H100)
+        for name in ("adamw", "timm/lion")
+    )
+    # Two running averages, and one.
+    assert lion == adamw / 2
 
 
 def test_a_gpu_that_is_too_small_is_reported_and_tried(described) -> None:

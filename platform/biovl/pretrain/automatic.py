@@ -71,6 +71,7 @@ def choose_step(
     plan: Plan,
     lengths_N: np.ndarray,
     *,
+    context: int,
     steps_done: int,
     device: Device,
     workers: int,
@@ -85,12 +86,13 @@ def choose_step(
         cost: Operations of its towers.
         plan: Its steps.
         lengths_N: Tokens of captions of train with start and end, or of a sample. Shape [N].
+        context: Context length of the model, to which captions are cut.
         steps_done: Steps that a resumed run has done.
         device: Properties of the worker's device.
         workers: Number of workers.
         say: Called with a line for each choice.
     """
-    step = config.step
+    step, lengths_N = config.step, np.minimum(lengths_N, context)
     if step.compile == "auto":
         # Rounding differs from eager mode, and a resumed run may be too short to compile.
         is_compiled = not config.deterministic and _repays(
@@ -190,6 +192,7 @@ def estimate_pairs(
         image_size=described.image_size,
         context=described.context_length,
         embed_dim=described.model_cfg["embed_dim"],
+        optim=config.optim,
     )
     return largest_micro_batch(
         config,

@@ -148,6 +148,7 @@ def run(
         config,
         step=automatic.choose_step(
             *(config, cost, plan, caption_tokens),
+            context=described.context_length,
             steps_done=steps_done,
             device=properties,
             workers=workers.count,
