@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from biovl.pretrain import plots as drawing
 from biovl.pretrain.plots import plots, smoothed
 
 
@@ -59,6 +60,13 @@ def test_every_run_can_be_drawn(rows, judged) -> None:
         with Image.open(io.BytesIO(data)) as image:
             assert image.width == 1200
             assert image.getcolors(1 << 20) is None or len(image.getcolors(1 << 20)) > 1
+
+
+def test_the_plotted_chance_is_that_of_the_loss(monkeypatch) -> None:
+    monkeypatch.setattr(drawing, "png", lambda drawn: drawn)
+    for name, chance in (("infonce", math.log(64)), ("siglip", 5.15103)):
+        training, _ = drawing.loss(steps(3), {}, name).axes
+        assert training.lines[-1].get_ydata() == pytest.approx([chance] * 3, rel=1e-4)
 
 
 def test_smoothing_is_the_mean_of_neighbours_and_keeps_the_ends() -> None:

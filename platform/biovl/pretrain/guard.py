@@ -86,12 +86,16 @@ class Diverged(TrainingError):
         self.loss_before, self.loss_after = loss_before, loss_after
 
 
-def chance(loss: str, pairs: int) -> float:
+LOSS_NAMES = {"infonce": "InfoNCE", "siglip": "SigLIP's sigmoid loss"}
+"""Names of the values of ``step.loss`` for readers."""
+
+
+def chance(loss: str, pairs: float) -> float:
     """Return the loss of the best model that cannot distinguish pairs, for N pairs.
 
     Args:
         loss: ``infonce`` or ``siglip``.
-        pairs: N >= 2.
+        pairs: N >= 2; a mean over steps if their batches differ.
     """
     guessing = math.log(pairs)
     if loss == "infonce":

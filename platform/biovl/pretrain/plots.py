@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from biovl.core.charts import BLUE, GREY, ROSE, draw_empty, plot_figure, png, style, thousands
+from biovl.pretrain.guard import LOSS_NAMES, chance
 
 POINTS = 1_000
 """Longer curves are reduced to means over equal parts: more points than pixels are useless."""
@@ -22,34 +23,35 @@ Scores = Mapping[int, Mapping[str, float]]
 """Scores of ``benchmark.retrieval``, by epoch from 0."""
 
 
-def plots(rows: Rows, scores: Scores) -> dict[str, bytes]:
+def plots(rows: Rows, scores: Scores, trained_by: str = "infonce") -> dict[str, bytes]:
     """Return every plot as PNG, by file name.
 
     Args:
         rows: Rows of ``metrics.jsonl``: one record per step, from ``Meter.add``.
         scores: Scores of the validated epochs; may be empty.
+        trained_by: The training loss: ``infonce`` or ``siglip``.
     """
     with style():
         return {
-            "loss.png": loss(rows, scores),
+            "loss.png": loss(rows, scores, trained_by),
             "recall.png": recall(scores),
             "throughput.png": throughput(rows),
         }
 
 
-def loss(rows: Rows, scores: Scores) -> bytes:
+def loss(rows: Rows, scores: Scores, trained_by: str = "infonce") -> bytes:
     """Plot the training loss by step and the validation loss by epoch, each with chance level."""
     drawn = plot_figure(10, 4.2)
     training, judged = drawn.subplots(1, 2, width_ratios=(1.6, 1))
-    training.set_title("Training loss")
-    judged.set_title("Validation loss")
+    training.set_title(f"Training loss, {LOSS_NAMES[trained_by]}")
+    judged.set_title(f"Validation loss, {LOSS_NAMES['infonce']}")
     step_S, loss_S = _curve(rows, "loss")
     if len(step_S):
         training.plot(step_S, loss_S, color=_PALE, linewidth=1)
         training.plot(step_S, smoothed(loss_S), color=BLUE, linewidth=1.8)
         # A larger batch later raises the chance level.
         batch_S, pairs_S = _curve(rows, "pairs")
-        guessed_S = np.log(pairs_S)
+        guessed_S = np.array([chance(trained_by, pairs) for pairs in pairs_S])
         training.plot(batch_S, guessed_S, color=GREY, linewidth=1.2, linestyle=_DASHED)
         _name_guessing(training, guessed_S[-1])
         _axis_of_steps(training)

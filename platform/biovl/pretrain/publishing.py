@@ -87,7 +87,7 @@ def write_report_files(
     """
     folder = Draft(config.out).folder
     rows = read_steps(folder)
-    drawn = plots.plots(rows, scores)
+    drawn = plots.plots(rows, scores, config.step.loss)
     for name, png in drawn.items():
         folder.write(f"plots/{name}", png)
     folder.write("validation.json", to_json({epoch + 1: scores[epoch] for epoch in scores}))

@@ -1,16 +1,21 @@
 """The page about a chain: what it shows, and that it needs and runs nothing else."""
 
 import dataclasses
+import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from biovl.chain.page import charts
 from biovl.chain.page.page import render
-from biovl.chain.page.reading import Notes, Story
+from biovl.chain.page.reading import Chapter, Notes, Story
 from biovl.chain.page.sections import corpus as corpus_section
 from biovl.chain.page.sections import figures as figures_section
+from biovl.chain.page.sections import training as training_section
+from biovl.core.artifacts import Manifest
 from tests.chain.page.told import FIGURES, publish
 
 HOSTILE = (
@@ -76,6 +81,31 @@ def test_the_curves_and_scores_are_those_of_the_model(page: Parsed) -> None:
     assert "50%" in text
     curves = [a for a in page.tags("polyline") if "curve" in str(a["class"])]
     assert [len(str(curve["points"]).split()) for curve in curves] == [8, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("loss", "sizes", "levels"),
+    [
+        ("infonce", [8, 8], [math.log(8)]),
+        ("infonce", [8, 64], [math.log(8), math.log(64)]),
+        # Every pair has a probability of 1/N.
+        ("siglip", [8, 8], [math.log(8) + 7 * math.log(8 / 7)]),
+    ],
+)
+def test_the_loss_is_compared_with_the_chance_of_its_kind_and_batches(
+    loss: str, sizes: list[int], levels: list[float], tmp_path: Path, monkeypatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        charts, "lines", lambda *args, levels, **named: drawn.extend(levels.values()) or ""
+    )
+    rows = [{"step": step, "pairs": size, "loss": 2.0} for step, size in enumerate(sizes)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    manifest = Manifest(kind="model", config={"step": {"loss": loss}}, counts={})
+    chapter = Chapter("pretrain", str(tmp_path), manifest)
+    text = str(training_section.body(Story(str(tmp_path), (chapter,))))
+    assert drawn == pytest.approx(levels)
+    assert ("InfoNCE" in text) is (loss == "infonce")
 
 
 def test_a_contact_sheet_shows_each_article_before_a_second_figure_of_one(story: Story) -> None:

@@ -1,7 +1,6 @@
 """Section with the training loss, and validation on articles that were not trained on."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from biovl.chain.page.charts import Curve
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
 from biovl.core.artifacts import Folder
+from biovl.pretrain.guard import LOSS_NAMES, chance
 
 TITLE = "How the model learned"
 
@@ -42,14 +42,18 @@ def _loss(model: Chapter) -> Markup | None:
     steps = sorted(step for step, row in rows.items() if _is_number(row.get("loss")))
     if not steps:
         return None
+    name = model.manifest.config.get("step", {}).get("loss", "infonce")
     curve = Curve("training", steps, [rows[step]["loss"] for step in steps], "first")
-    pairs = rows[steps[-1]]["pairs"]
-    drawn = charts.lines(
-        "Training loss by step", [curve], x="step", levels={"by guessing": math.log(pairs)}
-    )
+    sizes = sorted({rows[step]["pairs"] for step in steps})
+    # A later batch size has its own level.
+    guessed = {
+        "by guessing" + (f" among {pairs:,}" if len(sizes) > 1 else ""): chance(name, pairs)
+        for pairs in sizes
+    }
+    drawn = charts.lines("Training loss by step", [curve], x="step", levels=guessed)
     words = (
-        f"InfoNCE of {pairs:,} pairs in a step: from "
-        f"{rows[steps[0]]['loss']:.2f} to {rows[steps[-1]]['loss']:.2f}."
+        f"{LOSS_NAMES[name]} of {' or '.join(f'{pairs:,}' for pairs in sizes)} pairs in a step: "
+        f"from {rows[steps[0]]['loss']:.2f} to {rows[steps[-1]]['loss']:.2f}."
     )
     panel: Markup = parts.panel("Loss", drawn, words)
     return panel
