@@ -4,8 +4,14 @@ import time
 
 import pytest
 
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
+from biovl.pretrain import config as pretrain_config
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.journal import Journal
+from biovl.pretrain.scores import note_name
 from biovl.pretrain.trackers import (
     METRICS,
     MetricsFile,
@@ -90,6 +96,24 @@ def test_tensorboard_of_a_resumed_run_holds_no_step_twice(tmp_path) -> None:
     curve = scalars(tmp_path, "train/loss")
     assert curve == [(1, 1.0), (2, 0.5), (3, 0.3333), (4, 0.25), (5, 0.2)]
     assert scalars(tmp_path, "val/loss") == [(5, 0.5)]
+
+
+def test_scores_that_are_logged_before_a_resumed_step_are_logged_again(tmp_path) -> None:
+    values = configs.recipe_settings(pretrain_config.tiny())
+    config = configs.build(PretrainConfig, {**values, "corpus": "c", "out": str(tmp_path)})
+    scores = {"loss": 2.0, "pairs": 10}
+    Draft(config.out).note(note_name(0), scores)
+    with Journal(config, 0) as journal:
+        journal.add_scores(2)
+    Draft(config.out).note(note_name(1), scores)
+    with Journal(config, 2) as journal:
+        journal.add_scores(6)
+    # The process ended before the checkpoint of step 6 was complete.
+    time.sleep(1)
+    with Journal(config, 4) as journal:
+        journal.add_scores(8)
+        journal.add_scores(10)
+    assert scalars(tmp_path, "val/epoch") == [(2, 1.0), (8, 2.0)]
 
 
 def test_an_unknown_tracker_is_answered_with_those_there_are() -> None:

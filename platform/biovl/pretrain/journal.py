@@ -50,6 +50,11 @@ class Journal:
             run_ids=self._draft.read_note(_NOTE),
         )
         self._draft.note(_NOTE, run_ids(self._trackers))
+        self._purged = {
+            epoch for epoch, step in _read_logged(self._draft).items() if step > steps_done
+        }
+        """Epochs whose scores TensorBoard discards with the steps that are repeated; W&B and MLflow
+        keep theirs."""
 
     def add(self, record: dict[str, Any]) -> None:
         """Log the metrics of a step."""
@@ -67,18 +72,18 @@ class Journal:
 
     def add_scores(self, steps_done: int) -> None:
         """Log the scores of the epochs that were validated since the last call."""
-        logged: list[int] = self._draft.read_note(_TOLD) or []
-        new = {
-            epoch: found for epoch, found in read_scores(self._draft).items() if epoch not in logged
-        }
-        for epoch, scores in sorted(new.items()):
-            values = {f"val/{name}": value for name, value in scores.items()}
+        logged, scores = _read_logged(self._draft), read_scores(self._draft)
+        new = scores.keys() - logged.keys()
+        again = scores.keys() & self._purged
+        for epoch in sorted(new | again):
+            values = {f"val/{name}": value for name, value in scores[epoch].items()}
             for name, tracker in self._trackers.items():
                 # The rows of metrics.jsonl are steps; validation.json has the scores.
-                if name != "metrics":
+                if name != "metrics" and (epoch in new or name == "tensorboard"):
                     tracker.log(steps_done, {"val/epoch": epoch + 1, **values})
-        if new:
-            self._draft.note(_TOLD, sorted([*logged, *new]))
+        if new | again:
+            self._draft.note(_TOLD, {**logged, **dict.fromkeys(sorted(new | again), steps_done)})
+        self._purged -= again
 
     def upload(self) -> None:
         """Upload the files, if the output folder is a bucket."""
@@ -111,8 +116,16 @@ def discard_scores(draft: Draft, plan: Plan, *, after: int) -> None:
     later = {epoch for epoch, end in enumerate(plan.ends()) if end > after}
     for epoch in later & read_scores(draft).keys():
         draft.delete_note(note_name(epoch))
-    logged: list[int] = draft.read_note(_TOLD) or []
-    draft.note(_TOLD, [epoch for epoch in logged if epoch not in later])
+    logged = _read_logged(draft)
+    draft.note(_TOLD, {epoch: step for epoch, step in logged.items() if epoch not in later})
+
+
+def _read_logged(draft: Draft) -> dict[int, int]:
+    """Return the step at which the scores of each epoch were logged."""
+    noted = draft.read_note(_TOLD) or {}
+    # Earlier versions noted the epochs alone.
+    by_epoch = noted if isinstance(noted, dict) else dict.fromkeys(noted, 0)
+    return {int(epoch): step for epoch, step in by_epoch.items()}
 
 
 def _fetch(folder: Folder, to: Path) -> None:
