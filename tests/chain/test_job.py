@@ -1,22 +1,29 @@
 """The whole chain on a small sample: once, again, with other settings, and interrupted."""
 
+import contextlib
 import html
 import io
 import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from biovl import __main__ as program
 from biovl.benchmark.job import benchmark
-from biovl.chain import Link, StepFailed, links, read_chain, reports
+from biovl.chain import Link, Step, StepFailed, links, read_chain, reports
+from biovl.chain import job as chain_job
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.job import run_chain
 from biovl.chain.steps import STEPS
+from biovl.core.artifacts import Manifest
+from biovl.core.errors import BiovlError
+from biovl.runtime.job import Job
 from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
@@ -206,3 +213,35 @@ def test_a_source_that_is_not_there_is_the_last_thing_said(tmp_path: Path) -> No
     assert job.returncode == 2
     assert "harvest failed: " in stderr
     assert "absent" in stderr.splitlines()[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    out: str = "?"
+
+
+def test_the_time_of_a_step_is_that_of_all_its_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, attempts = [0.0], [3.0, 4.0]
+
+    def work(config: Waiting, progress: Any = None) -> Manifest:
+        job = Job.of(config, "x", output_format=1)
+        published = job.find_published()
+        if published is not None:
+            return published
+        with job.begin() as draft:
+            clock[0] += attempts.pop(0)
+            if attempts:
+                raise BiovlError("a machine was lost")
+            return draft.publish(job.manifest(counts={}))
+
+    monkeypatch.setattr(chain_job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(chain_job, "connect_ray", contextlib.nullcontext)
+    step = Step(name="harvest", folder="figures", recipes={"all": Waiting}, job=work)
+    chain = read_chain((step,), "all", {"folder": str(tmp_path), "harvest.recipe": "all"})
+    with pytest.raises(StepFailed):
+        run_chain(chain, (step,), after=lambda at, took: reports.note(chain, at, took))
+    run_chain(chain, (step,), after=lambda at, took: reports.note(chain, at, took))
+    story = json.loads((tmp_path / "story.json").read_text())
+    assert (story["seconds"], story["interrupted"]) == ({"harvest": 7.0}, {})

@@ -25,8 +25,8 @@ def run_chain(
         chain: Configuration of the chain.
         steps: The available steps.
         progress: Stream for progress messages.
-        after: Called after each step that ran, with all steps published so far, and the seconds
-            that this one took.
+        after: Called after each step that ran or failed, with all steps published so far, and the
+            seconds that this one took.
 
     Raises:
         ConfigError: If a setting of any step is not valid; raised before any step runs.
@@ -43,9 +43,11 @@ def run_chain(
             if found.state == "differs":
                 raise StepFailed(f"{step.name}: {refusal(found, steps, chain)}")
             started = time.monotonic()
-            done.append(run_step(found, stack, progress))
-            if found.state != "published":
-                after(done, {step.name: time.monotonic() - started})
+            try:
+                done.append(run_step(found, stack, progress))
+            finally:
+                if found.state != "published":
+                    after(done, {step.name: time.monotonic() - started})
     return done
 
 

@@ -36,14 +36,24 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
     Args:
         chain: The chain.
         links: The published steps.
-        seconds: Durations of the steps that were run now.
+        seconds: Durations of the steps that were run now; those that are not published failed.
         more: Other fields of ``Notes``.
     """
     folder = Folder(chain.folder)
     suffix = f"-{chain.name}" if chain.name else ""
     before = read_notes(chain.folder, f"story{suffix}.json")
+    spent = {step: before.interrupted.get(step, 0.0) + took for step, took in seconds.items()}
+    published = {link.step.name for link in links}
     notes = dataclasses.replace(
-        before, recipe=chain.recipe, seconds={**before.seconds, **seconds}, **more
+        before,
+        recipe=chain.recipe,
+        seconds={**before.seconds, **{step: spent[step] for step in spent.keys() & published}},
+        interrupted={
+            step: took
+            for step, took in {**before.interrupted, **spent}.items()
+            if step not in published
+        },
+        **more,
     )
     folder.write(f"story{suffix}.json", to_json(dataclasses.asdict(notes)))
     story = read_story(chain.folder, {link.step.name: link.out for link in links}, notes)

@@ -16,7 +16,7 @@ class Chapter:
     uri: str
     manifest: Manifest
     seconds: float | None = None
-    """Duration of all completed runs of the step; None if unknown."""
+    """Duration of the step over all attempts; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Notes:
 
     recipe: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Duration of each step in seconds."""
+    """Duration of each step in seconds, over all attempts."""
+    interrupted: Mapping[str, float] = field(default_factory=dict)
+    """Duration of the attempts of each step that is not published yet, in seconds."""
     searches: tuple[Mapping[str, Any], ...] = ()
     """Searches sent to a service: ``asked`` (description), ``text`` or ``figure_id`` of the query,
     ``matching`` figures, ``took_ms``, and ``results`` with ``figure_id`` and ``score``."""
