@@ -1,6 +1,9 @@
 import json
 import math
+import sys
 import time
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -144,6 +147,57 @@ def test_wandb_goes_on_with_its_run(tmp_path) -> None:
     assert run(tmp_path, plugins, [2, 3], first_step=2, run_ids=ids) == ids
     files = list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
     assert {file.name for file in files} == {f"run-{ids['wandb']}.wandb"}
+
+
+class Server:
+    """W&B as far as steps go: values of an earlier step than the current one are dropped."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, dict] = {}
+        self.axes: dict[str, str] = {}
+
+    def init(self, **settings) -> "Server":
+        self.step = max(self.rows, default=-1) + 1
+        return self
+
+    def define_metric(self, name: str, *, step_metric: str) -> None:
+        self.axes[name] = step_metric
+
+    def log(self, values: dict, step: int | None = None) -> None:
+        if step is None or step >= self.step:
+            self.step = self.step if step is None else step
+            self.rows.setdefault(self.step, {}).update(values)
+            self.step += step is None
+
+    def finish(self) -> None:
+        pass
+
+
+def test_wandb_has_the_scores_of_the_last_epoch_and_every_step(tmp_path, monkeypatch) -> None:
+    server, module = Server(), ModuleType("wandb")
+    module.__spec__ = ModuleSpec("wandb", None)
+    module.init, module.Settings = server.init, SimpleNamespace
+    module.errors = SimpleNamespace(Error=OSError)
+    monkeypatch.setitem(sys.modules, "wandb", module)
+
+    def started(first_step: int):
+        plugins = [Plugin("wandb")]
+        return make_trackers(plugins, tmp_path, "run", PLAIN, first_step=first_step)["wandb"]
+
+    wandb = started(1)
+    for step in (1, 2, 3, 4):
+        wandb.log(step, {"step": step, "loss": 1 / step})
+        if step == 2:
+            wandb.log(step, {"val/epoch": 1, "val/loss": 0.5})
+    wandb.close()
+    # The driver, after the last step.
+    started(5).log(4, {"val/epoch": 2, "val/loss": 0.4})
+    assert [row["train/loss"] for row in server.rows.values() if "train/loss" in row] == [
+        *(1.0, 0.5, 1 / 3, 0.25),
+    ]
+    scores = [row for row in server.rows.values() if "val/loss" in row]
+    assert [(row["val/epoch"], row["val/loss"]) for row in scores] == [(1, 0.5), (2, 0.4)]
+    assert server.axes == {"val/*": "val/epoch"}
 
 
 def test_mlflow_goes_on_with_its_run_and_holds_no_step_twice(tmp_path, monkeypatch) -> None:

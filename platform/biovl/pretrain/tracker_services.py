@@ -101,9 +101,13 @@ class Wandb:
             )
         except wandb.errors.Error as error:
             raise ConfigError(f"trackers: W&B rejects the run: {error}") from error
+        self._run.define_metric("val/*", step_metric="val/epoch")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(_tagged(values), step=step)
+        # The last epoch is validated when all steps are logged, and W&B drops values of steps that
+        # it has: scores have an axis of their own, and no step.
+        is_scores = all(name.startswith("val/") for name in values)
+        self._run.log(_tagged(values), **({} if is_scores else {"step": step}))
 
     def close(self) -> None:
         self._run.finish()
