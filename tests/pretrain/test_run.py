@@ -87,6 +87,23 @@ class World:
         run(changed, plan, every, callbacks, workers=Workers(), device=torch.device("cpu"))
 
 
+@pytest.mark.parametrize(
+    ("image", "changes", "lines"),
+    [
+        ({"timm_model_name": "test_resnet"}, {"step.micro_batch": 2}, 1),
+        ({"timm_model_name": "test_resnet"}, {"step.micro_batch": 4}, 0),
+        ({"timm_model_name": "test_resnet"}, {"step.micro_batch": 2, "optim.locked": "image"}, 0),
+        (MODEL["vision_cfg"], {"step.micro_batch": 2}, 0),
+    ],
+)
+def test_batch_norm_over_a_micro_batch_is_reported(
+    image: dict, changes: dict, lines: int, tmp_path: Path
+) -> None:
+    world = World(tmp_path)
+    world.run(config(tmp_path, epochs=1, model={**MODEL, "vision_cfg": image}, **changes), None)
+    assert sum("batch norm" in line for line in world.said) == lines
+
+
 def test_every_epoch_is_saved_and_validated_and_the_last_are_kept(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.run(config(tmp_path))

@@ -1,6 +1,7 @@
 """Training as one of the workers executes it: resume, train, save checkpoints, log, validate."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -39,7 +40,7 @@ from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.publishing import HARDWARE
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import in_history, is_validated, steps_to_keep, steps_waiting
-from biovl.pretrain.step import seed_of
+from biovl.pretrain.step import has_batch_statistics, seed_of
 from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
@@ -170,6 +171,12 @@ def run(
         device=device,
         say=say,
     )
+    local = math.ceil(max(size for size, _ in plan.epochs) / workers.count)
+    if (config.step.micro_batch or local) < local and has_batch_statistics(towers):
+        say(
+            f"step.micro_batch: batch norm takes its statistics from {config.step.micro_batch:,} "
+            f"of a worker's {local:,} pairs at a time, so the steps are not those of a whole batch"
+        )
 
     def record_halving_and_say(before: int, after: int) -> None:
         step = trainer.steps_done + 1

@@ -7,8 +7,10 @@ A batch that does not fit goes through the towers in micro-batches (GradCache, G
 3. each micro-batch forward again, with a graph and the same random numbers, and backward from the
    gradients of its features.
 
-The sum over micro-batches is the gradient of the whole batch, dropout included; ``logit_scale`` is
-in the loss alone, from which it gets its gradient once. A batch that fits needs one forward pass.
+The sum over micro-batches is the gradient of the whole batch, dropout included, if the features of
+a pair do not depend on others: batch norm in training takes its statistics from a micro-batch, as
+it takes those of each worker. ``logit_scale`` is in the loss alone, from which it gets its gradient
+once. A batch that fits needs one forward pass.
 Texts are gathered while images are computed, and their gradients reduced while images go backward.
 """
 
@@ -219,6 +221,20 @@ def seed_of(*numbers: int) -> int:
     )
 
 
+def has_batch_statistics(towers: Towers) -> bool:
+    """Return whether features depend on the other pairs of a micro-batch: batch norm in training.
+
+    Locked layers keep their statistics.
+    """
+    return any(
+        norm.training for tower in (towers.image, towers.text) for norm in _batch_norms(tower)
+    )
+
+
+def _batch_norms(tower: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [m for m in tower.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+
+
 def _is_trained(tower: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in tower.parameters())
 
@@ -226,7 +242,7 @@ def _is_trained(tower: nn.Module) -> bool:
 @contextlib.contextmanager
 def _frozen_batch_norm(tower: nn.Module) -> Iterator[None]:
     """Freeze batch-norm statistics, so that a second forward pass does not count a batch twice."""
-    norms = [m for m in tower.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    norms = _batch_norms(tower)
     momenta = [norm.momentum for norm in norms]
     try:
         for norm in norms:
