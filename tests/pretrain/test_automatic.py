@@ -36,9 +36,7 @@ def config(**changes) -> PretrainConfig:
     )
 
 
-def chosen(
-    described, run, device, *, pairs=10_000_000, workers=1, steps_done=0, lengths=LENGTHS
-):
+def chosen(described, run, device, *, pairs=10_000_000, workers=1, steps_done=0, lengths=LENGTHS):
     lines = []
     step = choose_step(
         run,

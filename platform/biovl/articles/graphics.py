@@ -50,20 +50,16 @@ class FileLookup:
         ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. If nothing
         matches, a file with that name and any suffix is used.
 
-        Beside a file with the exact path, only others of its folder are taken, and none that another
-        figure names by its path: ``fig1.tif``, not ``supplement/fig1.jpg``. A file that is named by another figure is never
-        found by a longer or shorter name.
+        Beside a file with the exact path, only others of its folder are taken, and none that
+        another figure names by its path: ``fig1.tif``, not ``supplement/fig1.jpg``. A file that is
+        named by another figure is never found by a longer or shorter name.
         """
         named = dict.fromkeys(name for href in hrefs for name in self._named(href))
         if named:
-            folders = {name.rpartition("/")[0] for name in named if name in hrefs}
-            return [
-                name
-                for name in named
-                if name in hrefs
-                or not (folders and name.rpartition("/")[0] not in folders)
-                and name not in self._exact
-            ] or list(named)
+            folders = {_folder(name) for name in named if name in hrefs}
+            beside = [name for name in named if not folders or _folder(name) in folders]
+            own = [name for name in beside if name in hrefs or name not in self._exact]
+            return own or list(named)
         for look in (self._similar, self._of_any_kind):
             found = dict.fromkeys(name for href in hrefs for name in look(href))
             if found:
@@ -100,6 +96,10 @@ class FileLookup:
             if base.rpartition(".")[0] == stem and len(base) - len(stem) <= _LONGEST_SUFFIX
             for name in names
         ]
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _continues(name: str, start: str) -> bool:

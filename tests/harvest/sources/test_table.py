@@ -271,6 +271,24 @@ def test_only_a_line_feed_ends_a_line_of_json(tmp_path: Path) -> None:
     assert second.content.figures[0].caption == "?"
 
 
+def test_rows_of_one_doi_are_one_article_unless_they_have_ids_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "image,caption,article_id,doi\n"
+        "a.png,One,,10.1/X\nb.png,Two,,10.1/x\n"
+        "c.png,Three,PMC9_fig1,10.1/y\nd.png,Four,PMC9_fig2,10.1/y\n"
+    )
+    articles = [list(rows(package))[-1] for package in read(tmp_path / "t.csv")]
+    assert [article.article_id for article in articles] == ["10.1/x", "PMC9_fig1", "PMC9_fig2"]
+    assert [article.figure_count for article in articles] == [2, 1, 1]
+    # One publication: its figures stay in one split.
+    groups = {
+        figure.group_id
+        for package in read(tmp_path / "t.csv")[1:]
+        for figure in (package.content.figures if package.content else [])
+    }
+    assert groups == {"10.1/y"}
+
+
 def test_an_article_is_called_what_the_first_row_that_says_so_calls_it(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "image,caption,article_id,title,language\na,,A,,\nb,,A,Title,EN\nc,,A,Other,fr\n"

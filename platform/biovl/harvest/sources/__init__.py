@@ -51,6 +51,8 @@ class Package:
     xml: bytes | None = None
     content: ArticleContent | None = None
     """Parsed content; set by sources without JATS, or if ``xml`` has been parsed already."""
+    article_id: str = ""
+    """Id of the article, if the source knows it; otherwise its PMCID, its DOI or ``name``."""
     stated: SourceMetadata | None = None
     files: Mapping[str, int | None] = field(default_factory=dict)
     """The package's other files: name relative to the XML's folder -> size in bytes, None if

@@ -66,10 +66,10 @@ class Config:
 
     path: str
     """A .csv, .tsv, .xlsx, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a
-    path below ``images``) and caption; rows that share an article_id are one article, whose title
-    and so on are those of the first row. Also read: figure_label, title, abstract, journal,
-    license, published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type, and
-    group: rows that must be in the same split, such as those of a patient
+    path below ``images``) and caption; rows that share an article_id, or without one a doi, are one
+    article, whose title and so on are those of the first row. Also read: figure_label, title,
+    abstract, journal, license, published (2011, 2011-07 or 2011-07-18) or year, language, doi,
+    pmid, article_type, and group: rows that must be in the same split, such as those of a patient
     (``columns.group=patient_id``; without this setting, only a column group_id is used)."""
 
     images: str = ""
@@ -204,8 +204,9 @@ class TableSource:
         if self._articles is None:
             articles: dict[str, list[dict[str, str]]] = {}
             for number, row in enumerate(_rows(self._table, self._config, self._columns)):
-                # A row without an article id is an article of its own.
-                articles.setdefault(row["article_id"] or f"row-{number:09d}", []).append(row)
+                # A row without either is an article of its own.
+                own = row["article_id"] or row["doi"].lower() or f"row-{number:09d}"
+                articles.setdefault(own, []).append(row)
             if not articles:
                 raise SourceError(f"source.path: {self._config.path} has no rows")
             _join_groups(articles.values())
@@ -267,8 +268,14 @@ def _called(config: Config, ours: str) -> str:
 
 
 def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
-    """Merge groups that share an article: neither may be divided among splits."""
+    """Merge groups that share an article, or a DOI: neither may be divided among splits."""
     above: dict[str, str] = {}
+    whole = list(articles)
+    told = Counter(doi for rows in whole for doi in {row["doi"].lower() for row in rows} if doi)
+
+    def groups(rows: list[dict[str, str]]) -> list[str]:
+        shared = [row["doi"].lower() for row in rows if told[row["doi"].lower()] > 1]
+        return [*(row["group"] for row in rows if row["group"]), *shared]
 
     def root(group: str) -> str:
         while above.get(group, group) != group:
@@ -276,12 +283,11 @@ def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
             group = above[group]
         return group
 
-    whole = list(articles)
     for rows in whole:
-        roots = sorted({root(row["group"]) for row in rows if row["group"]})
+        roots = sorted({root(group) for group in groups(rows)})
         above.update(dict.fromkeys(roots, roots[0]) if roots else {})
     for rows in whole:
-        shared = next((root(row["group"]) for row in rows if row["group"]), "")
+        shared = next((root(group) for group in groups(rows)), "")
         for row in rows:
             row["group"] = shared
 
@@ -376,7 +382,15 @@ def _package(
         figures=figures,
     )
     place = images.uri(folder)
-    return Package(name=name, uri=uri, content=content, files=files, place=place, read=read)
+    return Package(
+        name=name,
+        uri=uri,
+        article_id=article_id,
+        content=content,
+        files=files,
+        place=place,
+        read=read,
+    )
 
 
 def _kept(name: str) -> str:
