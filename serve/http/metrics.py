@@ -6,7 +6,7 @@ counted separately. Every replica sends snapshots to the coordinator. The replic
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
+
+from serve.http.problems import Problem
 
 LEAVE_EVERY_S = 5.0
 """Interval between snapshots, in seconds: the maximum age of the metrics of other replicas."""
@@ -64,6 +66,23 @@ async def send_snapshots(metrics: "Metrics", snapshots: Snapshots) -> None:
         # The next one comes soon, and the coordinator may be back by then.
         with suppress(ConnectionError):
             await send_snapshot(metrics, snapshots)
+        await asyncio.sleep(LEAVE_EVERY_S)
+
+
+async def keep_described(metrics: "Metrics", about: Callable[[], Awaitable[Any]]) -> None:
+    """Set the model and index gauges every ``LEAVE_EVERY_S`` seconds, until cancelled.
+
+    Otherwise a replica that no probe reaches would report the index from before a reload.
+
+    Args:
+        metrics: Metrics of this replica.
+        about: ``Engine.about``. If it raises a problem, the replica is not ready.
+    """
+    while True:
+        try:
+            metrics.describe(await about())
+        except Problem:
+            metrics.describe({})
         await asyncio.sleep(LEAVE_EVERY_S)
 
 
@@ -149,7 +168,10 @@ class Metrics:
             ("over", "query"),
             registry=registry,
         )
-        self._ready = Gauge("biovl_ready", "Whether requests can be answered.", registry=registry)
+        # Labelled, as a gauge without labels is 0 until it is set: encoders never set it.
+        self._ready = Gauge(
+            "biovl_ready", "Whether requests can be answered.", ("replica",), registry=registry
+        )
 
     def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count a response by route template; paths would create one series per figure."""
@@ -187,7 +209,7 @@ class Metrics:
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Set the model and index gauges from ``Engine.about``."""
-        self._ready.set(1 if about.get("ready") else 0)
+        self._ready.labels(self.replica).set(1 if about.get("ready") else 0)
         for gauge in (self._model, self._index, self._recall):
             gauge.clear()
         model, index = about.get("model"), about.get("index")
@@ -208,7 +230,7 @@ class Metrics:
                 tuple(
                     (
                         sample.name,
-                        (*sorted(sample.labels.items()), ("replica", self.replica)),
+                        tuple(sorted({**sample.labels, "replica": self.replica}.items())),
                         sample.value,
                     )
                     for sample in found.samples

@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.http.documentation import document
 from serve.http.draining import Draining
 from serve.http.logs import write_lines
-from serve.http.metrics import Metrics, send_snapshots
+from serve.http.metrics import Metrics, keep_described, send_snapshots
 from serve.http.middleware import LimitingMiddleware, LoggingMiddleware
 from serve.http.pages import STYLE, add_page
 from serve.http.pixels import PixelBudget
@@ -92,13 +92,16 @@ def http_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if on_start:
             await on_start()
-        leaving = asyncio.create_task(send_snapshots(counted, shared))
+        reporting = [
+            asyncio.create_task(keep_described(counted, engine.about)),
+            asyncio.create_task(send_snapshots(counted, shared)),
+        ]
         try:
             yield
         finally:
-            leaving.cancel()
-            with suppress(asyncio.CancelledError):
-                await leaving
+            for task in reporting:
+                task.cancel()
+            await asyncio.wait(reporting)
             if on_stop:
                 await on_stop()
 

@@ -1,9 +1,18 @@
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.http.coordinator import LocalCoordinator
-from serve.http.metrics import Metrics, merged_text, prometheus_text, send_snapshot
+from serve.http.metrics import (
+    Metrics,
+    keep_described,
+    merged_text,
+    prometheus_text,
+    send_snapshot,
+)
+from serve.http.problems import Problem
 from tests.serve.search.tiny_service import Asking, TinyEngine, service
 
 
@@ -97,3 +106,45 @@ def test_a_service_that_is_not_ready_says_so() -> None:
     assert ready.json()["reasons"] == ["the index is being loaded"]
     assert value(ask.get("/metrics").text, "biovl_ready") == 0
     assert ask.get("/healthz").status_code == 200
+
+
+def test_replicas_that_do_not_know_whether_the_service_is_ready_say_nothing() -> None:
+    shared = LocalCoordinator()
+    gateway, encoder = Metrics("gateway"), Metrics("encoder")
+    gateway.describe({"ready": True})
+
+    async def joined() -> str:
+        await send_snapshot(encoder, shared)
+        return (await merged_text(gateway, shared)).decode()
+
+    text = asyncio.run(joined())
+    assert value(text, "biovl_ready", replica="gateway") == 1
+    assert value(text, "biovl_ready", replica="encoder") is None
+
+
+def test_a_replica_that_nobody_probes_knows_what_is_served() -> None:
+    metrics = Metrics("second")
+    served: list[Mapping[str, Any] | Problem] = [
+        {"ready": True, "index": {"version": "old", "figures": 7}},
+        {"ready": True, "index": {"version": "new", "figures": 8}},
+        Problem(503, "overloaded", "no replica is available"),
+    ]
+
+    async def about() -> Mapping[str, Any]:
+        if isinstance(served[0], Problem):
+            raise served[0]
+        return served[0]
+
+    async def exported() -> str:
+        described = asyncio.create_task(keep_described(metrics, about))
+        await asyncio.sleep(0)
+        described.cancel()
+        return prometheus_text([metrics.snapshot()]).decode()
+
+    assert value(asyncio.run(exported()), "biovl_index_figures", version="old") == 7
+    served.pop(0)
+    text = asyncio.run(exported())
+    assert value(text, "biovl_index_figures", version="old") is None
+    assert value(text, "biovl_index_figures", version="new") == 8
+    served.pop(0)
+    assert value(asyncio.run(exported()), "biovl_ready") == 0
