@@ -95,7 +95,8 @@ def _values(kind: type[BaseModel], pairs: Iterable[tuple[str, str]]) -> dict[str
         origins = _origins(kind, name)
         # "[18F]FDG" is a name, and no list.
         is_json_list = text.startswith("[") and (text.endswith("]") or text.startswith('["'))
-        if list in origins and not is_json_list:
+        is_json_object = text.startswith("{") and dict in origins
+        if list in origins and not is_json_list and not is_json_object:
             values.setdefault(name, []).append(text)
             continue
         if name in values:

@@ -162,6 +162,18 @@ def test_an_image_may_be_the_body(client: TestClient) -> None:
     )
 
 
+def test_classes_with_synonyms_may_be_a_parameter_beside_an_image(client: TestClient) -> None:
+    image = drawn("green", "cross")
+    classes = {"nodule": ["nodule", "mass"], "infection": ["pneumonia"]}
+    raw = client.post(
+        "/v1/proxy",
+        params={"k": 3, "classes": json.dumps(classes)},
+        content=png(image),
+        headers={"Content-Type": "image/png"},
+    )
+    assert raw.json()["votes"] == asked(client, image=encoded(image), k=3, classes=classes)["votes"]
+
+
 def test_forms_are_refused_since_they_may_be_spooled_on_their_way(client: TestClient) -> None:
     response = client.post("/v1/proxy", files={"image": png(drawn("red", "ring"))})
     assert response.status_code == 415
