@@ -92,14 +92,14 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
         check_scope(request, "review")
         name = request.headers.get("x-reviewer", "").strip()
         if caller is not None and keys.are_required:
-            if name and name != caller.name:
+            if name and name.lower() != caller.name.lower():
                 raise Problem(
                     403,
                     "another-name",
                     f"this key is not that of {shortened(name, 64)!r}; sign in with the name that"
                     " it was made for",
                 )
-            return caller.name
+            return desk.known_name(caller.name)
         if not _NAME.fullmatch(name):
             raise Problem(
                 401,
