@@ -153,7 +153,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.post("/v1/hold", tags=["review"])
     async def hold(name: Reviewer, place: messages.Place) -> dict[str, bool]:
-        """Renew the reservation of a cluster; false if it has expired."""
+        """Renew the reservation of a cluster; false if another reviewer has taken it."""
         return {"held": await _in_thread(desk.hold, name, place)}
 
     @routes.post("/v1/votes", tags=["review"])

@@ -170,15 +170,10 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Off
         return Offer(min(practice, key=lambda one: now.passed.get(one, 0.0)), "practice")
     for cluster_id in now.reserved:
         return _offer(cluster_id, rules, now)
-    is_full = rules.clusters_per_reviewer is not None and (
-        len(now.own) >= rules.clusters_per_reviewer
-    )
     best: tuple[tuple[float, ...], int] | None = None
     for cluster in clusters:
         one = cluster.cluster_id
-        if not (_is_open_again(one, rules, now) if one in now.own else _is_open(one, rules, now)):
-            continue
-        if is_full and one not in now.own:
+        if not may_reserve(one, rules, now):
             continue
         state = now.states.get(one, _NO_STATE)
         place = (
@@ -190,6 +185,18 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Off
         if best is None or place < best[0]:
             best = place, one
     return None if best is None else _offer(best[1], rules, now)
+
+
+def may_reserve(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
+    """Return whether a cluster may be assigned to a reviewer: a slot is free, and they need more.
+
+    Their own clusters are assigned once more if the votes tie.
+    """
+    if cluster_id in now.own:
+        return _is_open_again(cluster_id, rules, now)
+    most = rules.clusters_per_reviewer
+    is_full = most is not None and len(now.own) >= most
+    return not is_full and _is_open(cluster_id, rules, now)
 
 
 def may_vote(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:

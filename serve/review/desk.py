@@ -91,10 +91,22 @@ class Desk:
         return self._sheet(offer, own)
 
     def hold(self, reviewer: str, place: messages.Place) -> bool:
-        """Extend a reviewer's reservation of a cluster; return False if it has expired."""
+        """Extend a reviewer's reservation of a cluster, also one that has expired.
+
+        Returns:
+            False if another reviewer has taken the slot, or this one reserved another cluster.
+        """
         cluster = self.cluster(place.cluster_id, place.key)
+        reservation_s = self.settings.reservation_s
         with self.database.writing() as connection:
-            return assignment.renew(connection, cluster, reviewer, self.settings.reservation_s)
+            if assignment.renew(connection, cluster, reviewer, reservation_s):
+                return True
+            now = self._standing(connection, reviewer)
+            may_reserve = assignment.may_reserve(cluster.cluster_id, self.rules, now)
+            if place.practice or now.reserved or not may_reserve:
+                return False
+            assignment.reserve(connection, cluster, reviewer, reservation_s)
+            return True
 
     def vote(self, reviewer: str, request: messages.VoteRequest) -> messages.VoteAnswer:
         """Save a reviewer's vote on a cluster.

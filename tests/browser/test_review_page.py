@@ -11,7 +11,7 @@ import yaml
 
 from tests.browser.conftest import answering
 from tests.browser.waiting import until
-from tests.serve.review.small_review import CLUSTERS, publish_concepts, review
+from tests.serve.review.small_review import CLUSTERS, an_answer, publish_concepts, review
 
 pytestmark = pytest.mark.browser
 
@@ -225,6 +225,24 @@ def test_two_reviewers_at_once_get_different_clusters_and_lose_nothing(
     assert len(set(seen)) == 6
     assert len(review.votes()) == 6
     assert pages[0].inner_text("#own-text").startswith("You: 3 of")
+
+
+def test_a_cluster_that_somebody_else_took_meanwhile_is_told(
+    opened: Opened, served: Callable[..., Served]
+) -> None:
+    review = served(votes_per_cluster=1, reservation_s=0.001)
+    page = opened(review.url, **LAPTOP)
+    page.watch.expects_errors = True
+    sign_in(page)
+    number = title(page).split()[1]
+    with httpx.Client(base_url=review.url, headers={"X-Reviewer": "ben"}) as ben:
+        sheet = ben.post("/v1/next", json={}).json()["cluster"]
+        assert str(sheet["cluster_id"]) == number
+        assert ben.post("/v1/votes", json=an_answer(sheet)).status_code == 200
+    # The page holds its cluster every five seconds while somebody acts.
+    page.mouse.move(200, 200)
+    page.wait_for_selector("#notice.info button.link")
+    after(page, lambda: page.click("#notice button.link"))
 
 
 def test_a_cluster_that_was_clustered_again_meanwhile_is_told(

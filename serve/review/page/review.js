@@ -15,6 +15,7 @@ let isBusy = false;
 let recent = [];
 let older = -1; // where in recent the reader is; -1: not there
 let reservation_s = 900;
+let holding;
 let hasActed = false;
 
 // ---- what went wrong
@@ -81,6 +82,7 @@ async function begin() {
   panels = found.panels;
   recent = found.recent;
   reservation_s = found.reservation_s;
+  holdAlways();
   setTaxonomy(found.concepts_by_global, found.aliases);
   $("name-shown").textContent = found.reviewer;
   $("sign-in").hidden = true;
@@ -287,12 +289,20 @@ function hold() {
   if (!cluster || isOld || cluster.kind === "practice" || !hasActed || isBusy) return;
   hasActed = false;
   const { cluster_id, key } = cluster;
-  // Where this fails, saving will say so.
-  asked("v1/hold", { body: { cluster_id, key } }).catch(() => {});
+  asked("v1/hold", { body: { cluster_id, key } }).then(
+    ({ held }) => {
+      if (held || cluster?.key !== key || isBusy) return;
+      const detail = "Your time with it had run out. Your answers may not be saved any more.";
+      tell("info", "Somebody else has this cluster now", detail, button("Take the next cluster", () => next()));
+    },
+    // Where this fails, saving will say so.
+    () => {},
+  );
 }
 
 function holdAlways() {
-  setTimeout(() => {
+  clearTimeout(holding);
+  holding = setTimeout(() => {
     hold();
     holdAlways();
   }, Math.max(5, reservation_s / 4) * 1000);
@@ -322,6 +332,5 @@ addEventListener("keydown", onKey);
 addEventListener("pointermove", () => (hasActed = true), { passive: true });
 startSheet();
 startNaming(keep, () => $("cluster-title").focus());
-holdAlways();
 if (reviewer()) doing(begin, () => location.reload());
 else askWho("");

@@ -119,6 +119,38 @@ def test_a_place_is_kept_for_whoever_still_uses_it(make: Any) -> None:
     assert Reviewer(app, "ben")("POST", "/v1/hold", json=place).json() == {"held": False}
 
 
+def test_a_place_that_ran_out_is_taken_again_while_it_is_free(make: Any) -> None:
+    app = make(votes_per_cluster=1, reservation_s=0.001)
+    ann = Reviewer(app, "ann")
+    sheet = ann.take()
+    place = {"cluster_id": sheet["cluster_id"], "key": sheet["key"]}
+    assert ann("POST", "/v1/hold", json=place).json() == {"held": True}
+    # With the time it was renewed for, nobody else is given it.
+    kept = make(votes_per_cluster=1, reservation_s=60)
+    assert Reviewer(kept, "ann")("POST", "/v1/hold", json=place).json() == {"held": True}
+    ben = Reviewer(kept, "ben")
+    assert ben.take()["cluster_id"] != sheet["cluster_id"]
+    assert ben("POST", "/v1/hold", json=place).json() == {"held": False}
+
+
+def test_a_place_that_somebody_else_filled_is_not_held(make: Any) -> None:
+    app = make(votes_per_cluster=1, reservation_s=0.001)
+    ann, ben = Reviewer(app, "ann"), Reviewer(app, "ben")
+    sheet = ann.take()
+    ben.vote(ben.take())
+    place = {"cluster_id": sheet["cluster_id"], "key": sheet["key"]}
+    assert ann("POST", "/v1/hold", json=place).json() == {"held": False}
+
+
+def test_no_place_is_held_beyond_the_clusters_of_a_reviewer(make: Any) -> None:
+    app = make(clusters_per_reviewer=1)
+    ann = Reviewer(app, "ann")
+    ann.vote(ann.take())
+    other = Reviewer(app, "ben").take()
+    place = {"cluster_id": other["cluster_id"], "key": other["key"]}
+    assert ann("POST", "/v1/hold", json=place).json() == {"held": False}
+
+
 def test_what_is_skipped_comes_again_at_the_end(make: Any) -> None:
     ann = Reviewer(make(), "ann")
     first = ann.take()
