@@ -29,11 +29,16 @@ NEGATIONS = (
     "rule out",
     "excluding",
 )
-_NEGATION = re.compile(rf"\b(?:{'|'.join(NEGATIONS)})\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    # "CT without contrast" denies no finding; "without contrast enhancement" denies enhancement.
+    rf"\b(?:{'|'.join(NEGATIONS)})\b(?!\s+(?:(?:intravenous|iv|oral)\s+)?contrast\b(?!\s*$))",
+    re.IGNORECASE,
+)
 _CLAUSE_END = re.compile(
     # "No lesion above 1.5 cm or pneumonia": a decimal point ends nothing.
-    r"\.(?!\d)|[;:!?()]|\b(?:but|however|yet|although|though|except|with|show(?:s|ing)?"
-    r"|reveal(?:s|ing)?|demonstrat(?:es|ing))\b",
+    r"\.(?!\d)|[;:!?()]|\b(?:but|however|yet|although|though|except|with|who"
+    # "Did not show pneumonia" denies it.
+    r"|(?<!not )(?:show(?:s|ed|ing)?|reveal(?:s|ed|ing)?|demonstrat(?:e|es|ed|ing)))\b",
     re.IGNORECASE,
 )
 

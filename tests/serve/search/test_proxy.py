@@ -56,6 +56,12 @@ from tests.serve.search.small_engine import (
         ("No effusion. Pneumonia is seen.", True),
         ("no nodule, but pneumonia", True),
         ("CT without contrast showing pneumonia", True),
+        ("CT without contrast showed pneumonia", True),
+        ("CT without intravenous contrast of a pneumonia", True),
+        ("A patient without fever who had pneumonia", True),
+        ("X-rays that were not diagnostic revealed pneumonia", True),
+        ("CT did not show pneumonia", False),
+        ("CT without contrast: no pneumonia", False),
         ("no pneumonia before; later pneumonia", True),
         ("pneumoniae", False),
         ("bronchopneumonia", False),
@@ -71,6 +77,12 @@ def test_phrases_are_found_over_line_breaks_and_as_they_are_written() -> None:
     assert holds("a pleural\n effusion", ["pleural effusion"])
     assert holds("stained (H&E)", ["(H&E)"])
     assert not holds("axb", ["a.b"])
+
+
+def test_a_contrast_agent_that_was_not_given_is_no_finding_but_its_uptake_is() -> None:
+    assert not holds("A mass without contrast enhancement", ["enhancement"])
+    assert not holds("A mass without contrast enhancement", ["contrast enhancement"])
+    assert holds("CT without contrast of a mass", ["mass"])
 
 
 def test_votes_weigh_similarity_and_shares_are_of_all_neighbours() -> None:
