@@ -140,6 +140,9 @@ class Client:
     ) -> list[list[dict[str, Any]]]:
         """Return the classes of each image with probabilities, the most probable first.
 
+        ``truncated`` of a class says whether a prompt was longer than the model reads: classes that
+        differ only at the end are then the same.
+
         Args:
             images: The images to classify.
             classes: Class names.
@@ -161,6 +164,8 @@ class Client:
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Return unit vectors of texts, float32, shape [N, D].
+
+        A warning is issued if the end of a text was left out, as it is longer than the model reads.
 
         Raises:
             RequestRefused: If the service rejects the request; the message gives the reason.
@@ -264,6 +269,14 @@ class Client:
     def _embedded(self, inputs: Sequence[Mapping[str, Any]]) -> np.ndarray:
         body = {"input": list(inputs), "encoding_format": "base64"}
         answer = self._posted("/v1/embeddings", body)
+        truncated = answer.get("truncated")
+        if truncated:
+            numbers = ", ".join(map(str, truncated[:5])) + (", …" if len(truncated) > 5 else "")
+            warnings.warn(
+                f"{len(truncated)} of {len(inputs)} texts are longer than the model reads, and "
+                f"their ends were left out: number {numbers} (from 0)",
+                stacklevel=3,
+            )
         rows = [base64.b64decode(item["embedding"]) for item in answer["data"]]
         return np.stack([np.frombuffer(row, "<f4") for row in rows])
 

@@ -159,6 +159,7 @@ class ClassScore(BaseModel):
     name: str
     probability: float
     similarity: float = Field(description="cosine with the mean of the class's prompts")
+    truncated: bool = Field(description="whether a prompt of the class exceeded the context length")
 
 
 class Classified(BaseModel):

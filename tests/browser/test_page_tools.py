@@ -46,11 +46,16 @@ def test_an_image_is_classified_into_classes_one_edits(
     widths = [bar.bounding_box()["width"] for bar in page.locator(".bars [role=meter] span").all()]
     assert widths == sorted(widths, reverse=True)
     assert widths[0] > 0
+    assert page.locator("#panel-classify .result .hint").count() == 0
     page.click("text=Prompt templates")
     page.fill("#templates", "a drawing of a {}")
     with page.expect_request("**/v1/classify") as asked:
         page.click("#panel-classify button[type=submit]")
     assert json.loads(asked.value.post_data)["templates"] == ["a drawing of a {}"]
+    # A prompt that the model does not read to its end.
+    page.fill("#templates", "a drawing of" + " a" * 100 + " {}")
+    page.click("#panel-classify button[type=submit]")
+    page.wait_for_selector("#panel-classify .result .hint:has-text('red circle')")
 
 
 def test_the_classes_of_a_benchmark_can_be_chosen(

@@ -97,8 +97,10 @@ async def _answer(
     similarity_NC = image.rows_ND @ class_CD.T
     scale = message.logit_scale if message.logit_scale is not None else image.logit_scale
     probability_NC = softmax(similarity_NC.astype(np.float64) * scale)
+    of_class = range(0, len(prompts), len(templates))
+    is_cut_C = [any(text.truncated[first : first + len(templates)]) for first in of_class]
     results = [
-        {"classes": _sorted(classes, probability_C, similarity_C)}
+        {"classes": _sorted(classes, probability_C, similarity_C, is_cut_C)}
         for probability_C, similarity_C in zip(probability_NC, similarity_NC, strict=True)
     ]
     return json_answer(
@@ -140,7 +142,10 @@ def softmax(logit_NC: np.ndarray) -> np.ndarray:
 
 
 def _sorted(
-    classes: Sequence[str], probability_C: np.ndarray, similarity_C: np.ndarray
+    classes: Sequence[str],
+    probability_C: np.ndarray,
+    similarity_C: np.ndarray,
+    is_cut_C: Sequence[bool],
 ) -> list[dict[str, object]]:
     order = np.argsort(-probability_C, kind="stable")
     return [
@@ -148,6 +153,7 @@ def _sorted(
             "name": classes[number],
             "probability": float(probability_C[number]),
             "similarity": round(float(similarity_C[number]), 6),
+            "truncated": is_cut_C[number],
         }
         for number in order
     ]
@@ -219,4 +225,5 @@ async def _embedded(
         ]
     one_version(image, *texts)
     rows_ND = np.concatenate([some.rows_ND for some in texts])
-    return image, replace(texts[0], rows_ND=rows_ND)
+    truncated = [is_cut for some in texts for is_cut in some.truncated]
+    return image, replace(texts[0], rows_ND=rows_ND, truncated=truncated)

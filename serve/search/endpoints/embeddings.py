@@ -1,7 +1,9 @@
 """POST /v1/embeddings: embeddings of texts and images, compatible with OpenAI's API."""
 
 import base64
+import itertools
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -86,6 +88,9 @@ class EmbeddingsAnswer(BaseModel):
     data: list[Embedding]
     model: str
     usage: Usage
+    truncated: list[int] = Field(
+        description="indexes of texts that exceeded the context length, not of OpenAI's API"
+    )
     request_id: str
 
 
@@ -109,21 +114,22 @@ def router(context: Context) -> APIRouter:
         texts, images = _inputs(message, context.settings.limits)
         exchange.inputs = len(texts) + len(images)
 
-        async def once() -> tuple[dict[int, np.ndarray], str | None, int]:
+        async def once() -> _Embedded:
             return await _embedded(context, exchange, texts, images)
 
-        rows, version, tokens = await retry_if_stale(once)
+        embedded = await retry_if_stale(once)
         as_text = message.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": number, "embedding": _written(row, as_text)}
-            for number, row in sorted(rows.items())
+            for number, row in sorted(embedded.rows.items())
         ]
         return json_answer(
             {
                 "object": "list",
                 "data": data,
-                "model": await served.versioned_name(version),
-                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "model": await served.versioned_name(embedded.version),
+                "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
+                "truncated": embedded.truncated,
                 "request_id": exchange.request_id,
             },
             headers=NO_STORE,
@@ -165,10 +171,19 @@ def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str],
     return texts, images
 
 
+@dataclass(frozen=True)
+class _Embedded:
+    rows: dict[int, np.ndarray]
+    """Embeddings by input position, float32, shape [D] each."""
+    version: str | None
+    tokens: int
+    truncated: list[int]
+    """Input positions of the texts that exceeded the context length."""
+
+
 async def _embedded(
     context: Context, exchange: Exchange, texts: dict[int, str], images: dict[int, bytes]
-) -> tuple[dict[int, np.ndarray], str | None, int]:
-    """Return embeddings by input position, the version of their model, and the number of tokens."""
+) -> _Embedded:
     engine = context.engine
     rows: dict[int, np.ndarray] = {}
     of_texts = of_images = None
@@ -180,8 +195,12 @@ async def _embedded(
         if images:
             of_images = await engine.embed_images(pixels)
             rows |= zip(images, of_images.rows_ND, strict=True)
-    tokens = sum(of_texts.tokens) if of_texts else 0
-    return rows, one_version(of_texts, of_images), tokens
+    return _Embedded(
+        rows,
+        one_version(of_texts, of_images),
+        tokens=sum(of_texts.tokens) if of_texts else 0,
+        truncated=list(itertools.compress(texts, of_texts.truncated)) if of_texts else [],
+    )
 
 
 def _written(row_D: np.ndarray, as_text: bool) -> list[float] | str:

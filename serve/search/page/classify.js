@@ -59,11 +59,13 @@ function request() {
 }
 
 function drawn({ results: [{ classes }], templates }) {
+  const truncated = classes.filter((one) => one.truncated).map((one) => beginning(one.name, 60));
   return [
     el("h2", {}, `Most probable: ${classes[0].name}`),
     barTable(["Class", "Probability", "Cosine"], classes.map((one) => [one.name, one.probability, one.similarity.toFixed(3)])),
     el("p", { class: "aside" }, `Probabilities are among these classes only. Prompts: ${templates.join(" | ")}`),
-  ];
+    truncated.length ? el("p", { class: "hint" }, `Longer than the model reads, so that the end was left out: ${truncated.join("; ")}`) : null,
+  ].filter(Boolean);
 }
 
 /** Offers the classes of named benchmarks. */

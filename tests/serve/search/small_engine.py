@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ TYPES = {
 MODEL_VERSION = "aaaaaaaaaaaa"
 INDEX_VERSION = "bbbbbbbbbbbb"
 LOGIT_SCALE = 50.0
+CONTEXT = 77
+"""Words that the model reads."""
 SIDE_PX = 32
 _GRID = 4
 DIM = 3 + _GRID * _GRID
@@ -193,7 +196,8 @@ class SmallEngine:
         return self._embedded([image_vector(one) for one in pixels])
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
-        return self._embedded([text_vector(text) for text in texts])
+        embedded = self._embedded([text_vector(text) for text in texts])
+        return replace(embedded, truncated=[len(text.split()) > CONTEXT for text in texts])
 
     def _embedded(self, rows: list[np.ndarray]) -> EmbeddedVectors:
         rows_ND = np.stack(rows) if rows else np.empty((0, DIM), np.float32)
@@ -307,7 +311,7 @@ class SmallEngine:
             "version": MODEL_VERSION,
             "dim": DIM,
             "image_size": SIDE_PX,
-            "context_length": 77,
+            "context_length": CONTEXT,
             "logit_scale": LOGIT_SCALE,
             "licenses": {},
         }

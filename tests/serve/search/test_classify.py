@@ -15,6 +15,7 @@ from serve.search.endpoints.classify import class_vectors, softmax
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer
 from tests.serve.search.small_engine import (
+    CONTEXT,
     LOGIT_SCALE,
     SIDE_PX,
     SmallEngine,
@@ -66,6 +67,19 @@ def test_probabilities_are_those_of_zero_shot_classification(client: TestClient)
         expected, key=lambda name: -expected[name]
     )
     assert sum(one["probability"] for one in result["classes"]) == pytest.approx(1)
+
+
+def test_classes_with_a_prompt_that_is_not_read_to_its_end_are_marked(client: TestClient) -> None:
+    full = " ".join(["red"] * CONTEXT)
+    answer = classified(
+        client,
+        image=image_of("red", "circle"),
+        # More prompts than are embedded at once.
+        classes=["blue circle", full, *(f"red circle {number}" for number in range(40))],
+        templates=["{}", "old {}"],
+    )
+    (result,) = answer["results"]
+    assert [one["name"] for one in result["classes"] if one["truncated"]] == [full]
 
 
 def test_the_mean_of_prompts_is_of_unit_length_and_of_its_class() -> None:

@@ -11,7 +11,7 @@ import pytest
 from biovl import client as clients
 from biovl.client import Client, RequestRefused
 from biovl.core.errors import BiovlError, ConfigError
-from tests.serve.search.small_engine import SmallEngine, drawn, make_app, png
+from tests.serve.search.small_engine import CONTEXT, SmallEngine, drawn, make_app, png
 from tests.serve.search.tiny_service import listening
 
 
@@ -61,6 +61,14 @@ def test_embeddings_are_unit_rows_in_order(client: Client) -> None:
     np.testing.assert_array_equal(
         rows_ND[1], client.embed_images([png(drawn("green", "cross"))])[0]
     )
+
+
+def test_a_text_that_is_longer_than_the_model_reads_is_warned_of(client: Client) -> None:
+    long = " ".join(["red"] * (CONTEXT + 1))
+    with pytest.warns(UserWarning, match="1 of 2"):
+        client.embed_texts(["red", long])
+    (found,) = client.classify([png(drawn("red", "circle"))], ["blue", long])
+    assert {one["name"]: one["truncated"] for one in found} == {"blue": False, long: True}
 
 
 def test_classes_are_sorted_and_sum_to_one(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ from fastapi.testclient import TestClient
 
 from serve.search.answers import nine_digits
 from serve.search.engine import EmbeddedVectors
-from tests.serve.search.small_engine import DIM, SmallEngine, drawn, make_client, png, text_vector
+from tests.serve.search.small_engine import (
+    CONTEXT,
+    DIM,
+    SmallEngine,
+    drawn,
+    make_client,
+    png,
+    text_vector,
+)
 
 
 class Counting(SmallEngine):
@@ -19,12 +28,7 @@ class Counting(SmallEngine):
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         one = await super().embed_texts(texts)
         tokens = [len(text.split()) for text in texts]
-        return EmbeddedVectors(
-            rows_ND=one.rows_ND,
-            model_version=one.model_version,
-            logit_scale=one.logit_scale,
-            tokens=tokens,
-        )
+        return replace(one, tokens=tokens)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def embedded(client: TestClient, **asked: Any) -> dict[str, Any]:
 
 def test_the_answer_has_the_shape_of_openais(client: TestClient) -> None:
     answer = embedded(client, model="small", input="a red circle")
-    assert set(answer) == {"object", "data", "model", "usage", "request_id"}
+    assert set(answer) == {"object", "data", "model", "usage", "truncated", "request_id"}
     assert answer["object"] == "list"
     assert answer["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
     (one,) = answer["data"]
@@ -62,6 +66,12 @@ def test_base64_is_little_endian_float32_of_the_same_numbers(client: TestClient)
     for one, other in zip(as_text, as_numbers, strict=True):
         read = np.frombuffer(base64.b64decode(one["embedding"]), "<f4")
         assert read.tolist() == np.array(other["embedding"], np.float32).tolist()
+
+
+def test_texts_that_the_model_does_not_read_to_their_end_are_named(client: TestClient) -> None:
+    long = " ".join(["red"] * (CONTEXT + 1))
+    assert embedded(client, input=[IMAGE, "red", long, long[4:], long])["truncated"] == [2, 4]
+    assert embedded(client, input=[IMAGE])["truncated"] == []
 
 
 def test_texts_and_images_come_back_in_their_order(client: TestClient) -> None:
