@@ -176,9 +176,9 @@ class SearchDeployment:
         return await self._searcher.search(index_of(self._of(version)), query)
 
     @_refusals_travel
-    async def figures(self, figure_ids: Sequence[str]) -> Any:
-        """Return the metadata of figures, in order; None for unknown ids."""
-        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
+    async def figures(self, figure_ids: Sequence[str], version: str) -> Any:
+        """Return the metadata of figures of the index of a model version, in order."""
+        return await self._searcher.metadata(index_of(self._of(version)), figure_ids)
 
     @_refusals_travel
     async def image(self, figure_id: str, size: Size) -> Any:

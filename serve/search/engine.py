@@ -33,6 +33,16 @@ class EmbeddedVectors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureMetadata:
+    """Metadata of figures, and the versions of the index that it is from and of its model."""
+
+    figures: Sequence[Mapping[str, Any] | None]
+    """In the order of the request; None for unknown ids."""
+    index_version: str
+    model_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageFile:
     """An encoded image of the corpus, with its media type."""
 
@@ -74,8 +84,8 @@ class Engine(Protocol):
         """
         ...
 
-    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return the metadata of figures, in order; None for unknown ids."""
+    async def figures(self, figure_ids: Sequence[str]) -> FigureMetadata:
+        """Return the metadata of figures of the index, in order."""
         ...
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:

@@ -13,7 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from biovl.index.query import Query, Results
 from serve.http.problems import Problem
 from serve.search.embedding import TextVectors
-from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index, stale
+from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index, stale
 from serve.search.preparing import Preparer
 from serve.search.release import load_release
 from serve.search.replica import Replica
@@ -96,9 +96,11 @@ class ServeEngine:
         results: Results = await _call(self._search.search, query, version)
         return results
 
-    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return the metadata of figures, in order; None for unknown ids."""
-        return list(await _call(self._search.figures, figure_ids))
+    async def figures(self, figure_ids: Sequence[str]) -> FigureMetadata:
+        """Return the metadata of figures of the index, in order."""
+        version = self._holder.current.target.model_version
+        metadata: FigureMetadata = await _call(self._search.figures, figure_ids, version)
+        return metadata
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
         """Return a figure's image, or its thumbnail if the full image is unavailable."""

@@ -13,7 +13,7 @@ from biovl.index.query import Query, Results
 from biovl.models.encoder import Encoder
 from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.search.embedding import Embedder, Observe, TextVectors
-from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index, stale
+from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index, stale
 from serve.search.holder import Holder
 from serve.search.preparing import Preparer
 from serve.search.release import Release, load_release
@@ -119,9 +119,9 @@ class LocalEngine:
             raise stale(model_version or "")
         return await self._searcher.search(index_of(release), query)
 
-    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return the metadata of figures, in order; None for unknown ids."""
-        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
+    async def figures(self, figure_ids: Sequence[str]) -> FigureMetadata:
+        """Return the metadata of figures of the index, in order."""
+        return await self._searcher.metadata(index_of(self._holder.current), figure_ids)
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
         """Return a figure's image, or its thumbnail if the full image is unavailable."""

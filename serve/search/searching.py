@@ -15,7 +15,7 @@ from biovl.images.decode import image_format
 from biovl.index.opened import VERSION_DIGITS, Index
 from biovl.index.query import Query, Results
 from serve.http.problems import Problem, shortened
-from serve.search.engine import ImageFile, Size, unknown_figure
+from serve.search.engine import FigureMetadata, ImageFile, Size, unknown_figure
 
 Answer = TypeVar("Answer")
 
@@ -54,7 +54,15 @@ class Searcher:
                 if about is None:
                     raise unknown_figure(figure_id)
         results = await self._run(index.search, query)
-        return replace(results, model_version=index.model_fingerprint[:VERSION_DIGITS])
+        return replace(results, model_version=_model_version(index))
+
+    async def metadata(self, index: Index, figure_ids: Sequence[str]) -> FigureMetadata:
+        """Return the metadata of figures with the versions of their index and its model."""
+        return FigureMetadata(
+            figures=await self.figures(index, figure_ids),
+            index_version=index.version,
+            model_version=_model_version(index),
+        )
 
     async def figures(
         self, index: Index, figure_ids: Sequence[str]
@@ -123,3 +131,7 @@ class Searcher:
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, work, *arguments)
+
+
+def _model_version(index: Index) -> str:
+    return index.model_fingerprint[:VERSION_DIGITS]

@@ -10,7 +10,7 @@ from serve.http.exchanges import exchange_in
 from serve.http.problems import Problem, shortened
 from serve.search.answers import figure_json, json_answer, refusals
 from serve.search.context import Context
-from serve.search.engine import Size, unknown_figure
+from serve.search.engine import FigureMetadata, Size, unknown_figure
 from serve.search.messages import Answer, FigureAbout
 from serve.search.queries import MAX_ID_CHARS
 from serve.search.served import DescriptionCache
@@ -64,11 +64,12 @@ def router(context: Context) -> APIRouter:
             reason = f"1 to {MAX_IDS} ids of 1 to {MAX_ID_CHARS} characters, joined by commas"
             errors = [{"loc": ["query", "ids"], "msg": reason}]
             raise Problem(422, "invalid-request", f"ids: {reason}", errors=errors)
-        await served.index()
         metadata = await context.engine.figures(figure_ids)
         prefix = exchange_in(request.scope).prefix
-        figures = [one if one is None else figure_json(one, shown, prefix) for one in metadata]
-        return json_answer({**await _head(request, served), "figures": figures})
+        figures = [
+            one if one is None else figure_json(one, shown, prefix) for one in metadata.figures
+        ]
+        return json_answer({**await _head(request, served, metadata), "figures": figures})
 
     @routes.get(
         "/v1/figures/{figure_id}",
@@ -77,16 +78,15 @@ def router(context: Context) -> APIRouter:
         responses=refusals(404),
     )
     async def one(request: Request, figure_id: FigureId) -> Response:
-        await served.index()
-        (about,) = await context.engine.figures([figure_id])
+        metadata = await context.engine.figures([figure_id])
+        (about,) = metadata.figures
         if about is None:
             raise unknown_figure(figure_id)
         figure = figure_json(about, shown, exchange_in(request.scope).prefix)
-        return json_answer({**await _head(request, served), "figure": figure})
+        return json_answer({**await _head(request, served, metadata), "figure": figure})
 
     async def image(request: Request, figure_id: FigureId, size: Size) -> Response:
-        await served.index()
-        (about,) = await context.engine.figures([figure_id])
+        (about,) = (await context.engine.figures([figure_id])).figures
         if about is None:
             raise unknown_figure(figure_id)
         why = rights.reason_to_withhold(about, shown.accepted)
@@ -144,13 +144,14 @@ def _withheld(about: Mapping[str, Any], why: str) -> Problem:
     )
 
 
-async def _head(request: Request, served: DescriptionCache) -> dict[str, Any]:
+async def _head(
+    request: Request, served: DescriptionCache, metadata: FigureMetadata
+) -> dict[str, Any]:
     exchange = exchange_in(request.scope)
-    index = await served.index()
     return {
         "request_id": exchange.request_id,
-        "model": await served.versioned_name(),
-        "index": index["version"],
+        "model": await served.versioned_name(metadata.model_version),
+        "index": metadata.index_version,
         "timings_ms": exchange.timings_ms(),
     }
 

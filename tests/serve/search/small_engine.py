@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 from biovl.images.decode import decode_rgb
 from biovl.index.query import Filter, Hit, Query, QueryPart, Results
 from serve.http.problems import Problem
-from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index
+from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index
 from serve.search.settings import Settings
 
 COLOURS = {
@@ -171,6 +171,8 @@ class SmallEngine:
         """
         self.with_index = with_index
         self.stale_searches = stale_searches
+        self.index_version = INDEX_VERSION
+        """Another one from now on, as after a reload."""
         self.queries: list[Query] = []
         """What was searched, for tests to look at."""
         count = len(COLOURS) * len(SHAPES)
@@ -244,7 +246,7 @@ class SmallEngine:
             hits=hits,
             matching=len(matching),
             plan=f"exact over {len(fits)} rows",
-            index_version=INDEX_VERSION,
+            index_version=self.index_version,
             timings_ms={"search": 0.1, "metadata": 0.1},
         )
 
@@ -269,12 +271,16 @@ class SmallEngine:
             raise Problem(404, "unknown-figure", "there is no such figure in the index")
         return self.row_of[figure_id]
 
-    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
+    async def figures(self, figure_ids: Sequence[str]) -> FigureMetadata:
         self._need_index()
-        return [
-            _about(self.rows[self.row_of[one]]) if one in self.row_of else None
-            for one in figure_ids
-        ]
+        return FigureMetadata(
+            figures=[
+                _about(self.rows[self.row_of[one]]) if one in self.row_of else None
+                for one in figure_ids
+            ],
+            index_version=self.index_version,
+            model_version=MODEL_VERSION,
+        )
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
         self._need_index()
@@ -317,7 +323,7 @@ class SmallEngine:
         }
         recall = {"images": {"text": 0.96, "image": 0.99}}
         index = {
-            "version": INDEX_VERSION,
+            "version": self.index_version,
             "figures": len(self.rows),
             "recall": recall,
             "settings": {},

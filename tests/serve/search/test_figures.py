@@ -27,6 +27,15 @@ def test_a_figure_is_found_by_its_id(client: TestClient) -> None:
     assert answer["index"] == "bbbbbbbbbbbb"
 
 
+def test_figures_are_labelled_with_the_index_that_they_are_from() -> None:
+    engine = SmallEngine()
+    with make_client(engine) as client:
+        assert client.get("/v1/figures/PMC1002_F2").json()["index"] == "bbbbbbbbbbbb"
+        engine.index_version = "cccccccccccc"
+        for path in ("/v1/figures/PMC1002_F2", "/v1/figures?ids=PMC1002_F2"):
+            assert client.get(path).json()["index"] == "cccccccccccc"
+
+
 def test_several_come_in_the_order_asked_for_with_null_for_the_unknown(client: TestClient) -> None:
     found = client.get("/v1/figures?ids=PMC1003_F1,nothing,PMC1000_F1,PMC1003_F1").json()
     ids = [one and one["figure_id"] for one in found["figures"]]
