@@ -94,7 +94,9 @@ async def _answer(
     offset, paged_version = 0, None
     if message.cursor is not None:
         offset, paged_version = context.cursors.read(message.cursor, identity)
-    if offset + message.k > limits.depth_max:
+    # The last page ends at the limit.
+    k = min(message.k, limits.depth_max - offset)
+    if k < (1 if message.cursor else message.k):
         reason = f"this page ends beyond the first {limits.depth_max:,} figures; narrow the filter"
         raise invalid("cursor" if message.cursor else "k", reason)
     settings = {"nprobe": message.nprobe, "k_factor": message.k_factor}
@@ -102,7 +104,7 @@ async def _answer(
         words=message.text if message.words else None,
         over=tuple(dict.fromkeys(message.over)),
         # Request one more hit to detect whether there is another page.
-        k=message.k + 1,
+        k=min(k + 1, limits.depth_max - offset),
         offset=offset,
         filter=message.filter,
         exact=message.exact,
@@ -120,10 +122,11 @@ async def _answer(
             lambda hit: least is None or round(hit.score, SCORE_DIGITS) >= least, results.hits
         )
     )
-    hits = near[: message.k]
+    hits = near[:k]
     after = offset + len(hits)
-    is_last = len(near) <= message.k or after + message.k > limits.depth_max
-    cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
+    cursor = (
+        None if len(near) <= k else context.cursors.make(after, results.index_version, identity)
+    )
     exchange.stages.update(results.timings_ms)
     index = await served.index_of(results.index_version)
     return json_answer(
