@@ -58,7 +58,9 @@ class SearchRequest(Message):
     )
     k: int = Field(default=20, ge=1)
     min_score: float | None = Field(
-        default=None, description="minimum score of a hit, on the scale of the response"
+        default=None,
+        description="minimum score of a hit, on the scale of the response; pages of joined rankings"
+        " (over of both, words) may then be shorter than k",
     )
     cursor: str | None = Field(default=None, description="next_cursor of the previous page")
     filter: BoundedFilter = Filter()

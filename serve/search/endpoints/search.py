@@ -1,8 +1,9 @@
 """POST /v1/search: search figures by text, image, figure, vector, or a weighted sum of these."""
 
 import hashlib
+import itertools
+import math
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -114,19 +115,16 @@ async def _answer(
     results = found.results
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
-    least = message.min_score
-    # Pages continue by rank; scores do not necessarily decrease from page to page.
     # Compared as shown, so that the score of a hit is a minimum that the hit itself reaches.
-    near = list(
-        takewhile(
-            lambda hit: least is None or round(hit.score, SCORE_DIGITS) >= least, results.hits
-        )
-    )
-    hits = near[:k]
-    after = offset + len(hits)
-    cursor = (
-        None if len(near) <= k else context.cursors.make(after, results.index_version, identity)
-    )
+    least = -math.inf if message.min_score is None else message.min_score
+    near = [round(hit.score, SCORE_DIGITS) >= least for hit in results.hits]
+    hits = list(itertools.compress(results.hits[:k], near))
+    # Scores of joined rankings may rise again further down: see biovl.index.ranking.deepening.
+    is_joined = len(query.over) > 1 or query.words is not None
+    is_last = len(near) <= k or not (is_joined or all(near))
+    # Pages continue by rank.
+    after = offset + k
+    cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
     exchange.stages.update(results.timings_ms)
     index = await served.index_of(results.index_version)
     return json_answer(

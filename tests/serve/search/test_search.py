@@ -3,12 +3,14 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from biovl.index.query import Query, Results
 from serve.search.messages import SearchAnswer
 from serve.search.queries import unit_vector
 from tests.serve.search.small_engine import (
@@ -387,6 +389,30 @@ def test_no_figure_below_a_score_is_found(client: TestClient) -> None:
     for hit in whole["results"]:
         again = found(client, text="red circle", k=10, min_score=hit["score"])
         assert hit["figure_id"] in ids(again)
+
+
+def test_figures_of_joined_rankings_are_found_below_others_of_a_lower_score() -> None:
+    class Deeper(SmallEngine):
+        """Joins deeper rankings from rank 5 on, whose scores are higher."""
+
+        async def search(self, query: Query, *, model_version: str | None = None) -> Results:
+            results = await super().search(query, model_version=model_version)
+            hits = [replace(hit, score=(1 + (hit.rank >= 5)) / hit.rank) for hit in results.hits]
+            return replace(results, hits=hits)
+
+    with make_client(Deeper()) as client:
+        joined = {"text": "red circle", "over": ["images", "captions"]}
+        cursor, ranks, pages = None, [], 0
+        while pages == 0 or cursor:
+            answer = found(client, **joined, k=4, min_score=0.3, cursor=cursor)
+            ranks += [hit["rank"] for hit in answer["results"]]
+            cursor = answer["next_cursor"]
+            pages += 1
+        assert ranks == [1, 2, 3, 5, 6]
+        assert pages == COUNT // 4
+        # The scores of one ranking only fall: there is nothing after the first that is too low.
+        alone = found(client, text="red circle", k=3, min_score=0.3)
+        assert (len(alone["results"]), alone["next_cursor"]) == (3, None)
 
 
 def test_an_exact_search_of_a_large_index_is_refused() -> None:
