@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.browser.conftest import answering
 from tests.browser.waiting import until
+from tests.serve.search.small_engine import SmallEngine, make_app
 
 pytestmark = pytest.mark.browser
 
@@ -175,6 +177,27 @@ def test_more_figures_are_added_and_the_first_of_them_is_focused(
     assert page.evaluate("document.activeElement.closest('.card').dataset.figure") == page.locator(
         CARDS
     ).nth(24).get_attribute("data-figure")
+
+
+def test_after_a_reload_of_the_index_more_figures_begins_again(opened: Opened) -> None:
+    engine = SmallEngine()
+    with answering(make_app(engine)) as address:
+        page = opened(address + "?q=circle")
+        page.watch.expects_errors = True
+        captions(page)
+        search(page, "square")
+        captions(page)
+        engine.index_version = "cccccccccccc"
+        page.click("text=More figures")
+        page.wait_for_selector("#notice.info")
+        assert len(captions(page)) == 24
+        page.click("text=More figures")
+        page.wait_for_selector("text=36 shown of 36")
+        # What had been found in the index before is not shown either.
+        with page.expect_response("**/v1/search") as asked:
+            page.go_back()
+        assert asked.value.json()["index"] == "cccccccccccc"
+        captions(page)
 
 
 def test_back_and_forward_walk_through_searches(opened: Opened, address: str) -> None:

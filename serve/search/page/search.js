@@ -170,6 +170,8 @@ async function run() {
   try {
     const answer = await ask("v1/search", { body, signal: abort.signal, waiting });
     const found = { body, pages: [answer], hits: answer.results, wall_ms: performance.now() - began, scale: scaleOf(body) };
+    // After a reload of the service, what was found before is of the previous index.
+    if ([...answers.values()].some(({ pages: [first] }) => first.index !== answer.index)) answers.clear();
     answers.set(key, found);
     if (answers.size > REMEMBERED) answers.delete(answers.keys().next().value);
     clearNotice();
@@ -198,8 +200,17 @@ async function more(found, button) {
     document.querySelectorAll("#results .open")[from]?.focus();
   } catch (problem) {
     button.disabled = false;
+    if (problem.status === 410) return restart(found);
     report(problem, () => more(found, button));
   }
+}
+
+/** Asks anew where the index was replaced: its pages do not continue those of the one before. */
+async function restart(found) {
+  answers.clear();
+  if (shown !== found) return;
+  await run();
+  if (shown) tell("The index was replaced", "These are the first figures of the new one.");
 }
 
 // ---- what was found
