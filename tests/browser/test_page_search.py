@@ -179,6 +179,24 @@ def test_more_figures_are_added_and_the_first_of_them_is_focused(
     ).nth(24).get_attribute("data-figure")
 
 
+def test_a_page_that_is_asked_for_twice_is_added_once(opened: Opened, address: str) -> None:
+    page = opened(address + "?q=circle")
+    captions(page)
+    held: list[Any] = []
+    page.route("**/v1/search", lambda route: held.append(route))
+    page.click("text=More figures")
+    # The same search draws the same figures again, and another button.
+    page.press("#q", "Enter")
+    page.click("text=More figures")
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    for route in held:
+        with page.expect_response("**/v1/search"):
+            route.continue_()
+    page.wait_for_selector("text=36 shown of 36")
+    assert page.locator(CARDS).count() == 36
+
+
 def test_after_a_reload_of_the_index_more_figures_begins_again(opened: Opened) -> None:
     engine = SmallEngine()
     with answering(make_app(engine)) as address:

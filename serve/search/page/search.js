@@ -192,6 +192,8 @@ async function more(found, button) {
   try {
     const answer = await ask("v1/search", { body: { ...found.body, cursor }, waiting });
     clearNotice();
+    // The button may have been drawn anew, and pressed again, while this page was on its way.
+    if (found.pages.at(-1).next_cursor !== cursor) return;
     const from = found.hits.length;
     found.pages.push(answer);
     found.hits = [...found.hits, ...answer.results];
