@@ -51,6 +51,26 @@ def test_an_open_figure_has_an_address_of_its_own(opened: Opened, address: str) 
     until(other, "!location.search.includes('open')")
 
 
+def test_a_figure_that_arrives_after_the_reader_went_back_stays_closed(
+    opened: Opened, address: str
+) -> None:
+    page = opened(address + "?q=red+circle")
+    page.click(FIRST)
+    page.keyboard.press("Escape")
+    until(page, "!location.search.includes('open')")
+    held: list[Any] = []
+    page.route("**/v1/figures/PMC1000_F1", lambda route: held.append(route))
+    page.go_forward()
+    while not held:
+        page.wait_for_timeout(20)
+    page.go_back()
+    until(page, "!location.search.includes('open')")
+    with page.expect_response("**/v1/figures/PMC1000_F1"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    assert page.locator("dialog[open]").count() == 0
+
+
 def test_find_similar_searches_by_the_figure_and_back_returns(opened: Opened, address: str) -> None:
     page = opened(address + "?q=red+circle")
     page.click(FIRST)

@@ -249,6 +249,50 @@ def test_an_image_survives_back_and_forward_but_not_a_reload(
     page.wait_for_selector("text=The image of this search is gone")
 
 
+def test_back_restores_the_weight_of_an_own_image(
+    opened: Opened, address: str, red_circle: Path
+) -> None:
+    page = opened(address)
+    search(page, "blue")
+    captions(page)
+    page.set_input_files("#search-file", red_circle)
+    captions(page)
+    page.focus("#weight")
+    with page.expect_response("**/v1/search"):
+        page.keyboard.press("End")
+    search(page, "green")
+    until(page, "document.title.startsWith('green')")
+    captions(page)
+    page.go_back()
+    until(page, "document.querySelector('#q').value === 'blue'")
+    assert page.input_value("#weight") == "0.95"
+    page.go_back()
+    until(page, "document.querySelector('#weight').value === '0.5'")
+    assert "mine.png" in page.inner_text("#query-chips")
+
+
+def test_an_image_of_before_a_reload_is_not_taken_for_a_later_one(
+    opened: Opened, address: str, red_circle: Path
+) -> None:
+    page = opened(address)
+    search(page, "blue")
+    captions(page)
+    page.set_input_files("#search-file", red_circle)
+    captions(page)
+    search(page, "green")
+    captions(page)
+    page.reload()
+    page.wait_for_selector("text=The image of this search is gone")
+    give(page, "drop", red_circle.read_bytes(), name="another.png")
+    page.wait_for_selector("#query-chips >> text=another.png")
+    captions(page)
+    while page.input_value("#q") != "blue":
+        page.go_back()
+        captions(page)
+    page.wait_for_selector("text=The image of this search is gone")
+    assert page.locator("#query-chips >> text=another.png").count() == 0
+
+
 def test_what_is_shown_can_be_saved_as_table_and_json(opened: Opened, address: str) -> None:
     page = opened(address + "?q=circle")
     captions(page)

@@ -132,7 +132,9 @@ export function openFigure(hits, index, scale, from = null) {
 export async function openById(figureId) {
   try {
     const { figure } = await ask(`v1/figures/${encodeURIComponent(figureId)}`);
-    openFigure([figure], 0, "cosine");
+    // The reader may have gone back meanwhile.
+    const named = new URLSearchParams(location.search).get("open");
+    if (named === figureId) openFigure([figure], 0, "cosine");
   } catch (problem) {
     report(problem, () => openById(figureId));
   }

@@ -2,8 +2,6 @@
 
 import { el, icon } from "./dom.js";
 
-let count = 0;
-
 /** {id, name, url (to show), data (to send)} of a file, or throws what is wrong with it. */
 export async function readPicture(file, most_mib) {
   if (file.type && !file.type.startsWith("image/")) {
@@ -28,9 +26,9 @@ export async function readPicture(file, most_mib) {
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(file);
   });
-  count += 1;
   return {
-    id: count,
+    // Random, as entries of the history outlive the page. randomUUID needs HTTPS.
+    id: crypto.getRandomValues(new Uint32Array(4)).join("-"),
     name: file.name || "pasted image",
     url: URL.createObjectURL(file),
     // A file of unknown type is sent bare: the service looks at the bytes.

@@ -55,7 +55,7 @@ const scaleOf = (body) => (body.words || body.over.length > 1 ? "ranks" : "cosin
 /** Two queries of the same key have the same answer. */
 const keyOf = () => JSON.stringify({ ...request(), image: query.picture?.id });
 
-// ---- the address: texts, filters and figure ids, never images
+// ---- the address: texts, filters and figure ids, never images; these are in the history of the tab
 
 function address() {
   const parameters = new URLSearchParams();
@@ -71,7 +71,7 @@ function address() {
 
 /** Takes the query of the address; what is not understood is as if it were not there. */
 export function searchFromAddress(parameters, kept) {
-  const weight = Number(parameters.get("weight"));
+  const weight = Number(kept?.weight ?? parameters.get("weight"));
   query = {
     q: parameters.get("q") ?? "",
     similar: parameters.get("similar") ?? "",
@@ -83,16 +83,17 @@ export function searchFromAddress(parameters, kept) {
   };
   if (keyOf() === ran) return undefined;
   drawForm();
-  const done = run();
-  if (kept?.picture && !query.picture) tell("The image of this search is gone", "Images are kept in memory only. Add it again to repeat the search.");
-  return done;
+  return run().then(() => {
+    const isGone = kept?.picture && !query.picture && $("notice").hidden;
+    if (isGone) tell("The image of this search is gone", "Images are kept in memory only. Add it again to repeat the search.");
+  });
 }
 
 /** Puts the query into the address and asks. */
 function go() {
-  const state = { picture: query.picture?.id };
+  const state = query.picture ? { picture: query.picture.id, weight: query.weight } : {};
   // A figure that lies open has its own entry: the new search takes its place.
-  const same = address() === (location.search || location.pathname) && state.picture === history.state?.picture;
+  const same = address() === (location.search || location.pathname) && state.picture === history.state?.picture && state.weight === history.state?.weight;
   const replace = same || history.state?.opened;
   history[replace ? "replaceState" : "pushState"](state, "", address());
   return run();
