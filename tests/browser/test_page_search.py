@@ -136,6 +136,18 @@ def test_filters_are_those_of_the_index_and_narrow_the_search(opened: Opened, ad
     page.wait_for_selector("text=24 shown of 36 figures")
 
 
+def test_a_year_counts_that_is_typed_just_before_the_search(opened: Opened, address: str) -> None:
+    page = opened(address + "?q=circle")
+    captions(page)
+    # While the year waits for its other digits, the text is sent: no time in between.
+    page.fill("#filters [name=year-gte]", "2015")
+    page.evaluate("document.querySelector('#search-form').requestSubmit()")
+    page.wait_for_selector("text=From 2015")
+    assert "from=2015" in page.url
+    assert page.input_value("#filters [name=year-gte]") == "2015"
+    assert all(int(text) >= 2015 for text in page.locator(".year").all_inner_texts())
+
+
 def test_a_filter_that_nothing_fits_says_so_and_can_be_cleared(
     opened: Opened, address: str
 ) -> None:

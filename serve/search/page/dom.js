@@ -111,11 +111,3 @@ export function bar(share, label) {
   inside.style.width = `${100 * Math.max(0, Math.min(1, share))}%`;
   return el("div", { class: "bar-line", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": share.toFixed(3), "aria-valuetext": percent(share), "aria-label": label }, inside);
 }
-
-export const once = (milliseconds, action) => {
-  let timer;
-  return () => {
-    clearTimeout(timer);
-    timer = setTimeout(action, milliseconds);
-  };
-};

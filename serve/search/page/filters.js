@@ -1,6 +1,6 @@
 // Which figures may be found. Only fields and values that the index has are offered.
 
-import { $, GROUPS, el, icon, number, once } from "./dom.js";
+import { $, GROUPS, el, icon, number } from "./dom.js";
 
 const FIELDS = {
   license_group: "Licence",
@@ -103,7 +103,7 @@ function choices(field, counts, chosen, change) {
 function years(counts, chosen, change) {
   const known = Object.keys(counts).map(Number).sort((a, b) => a - b);
   const input = (end, label, hint) =>
-    el("input", { type: "number", name: `year-${end}`, min: 1800, max: 2100, step: 1, placeholder: hint, value: chosen[end] ?? "", "aria-label": label, oninput: once(500, change) });
+    el("input", { type: "number", name: `year-${end}`, min: 1800, max: 2100, step: 1, placeholder: hint, value: chosen[end] ?? "", "aria-label": label, oninput: change });
   return el(
     "fieldset",
     {},
@@ -112,19 +112,35 @@ function years(counts, chosen, change) {
   );
 }
 
+function chosen() {
+  const filter = emptyFilter();
+  for (const box of $("filters-body").querySelectorAll("input[type=checkbox]:checked")) filter[box.name].push(box.value);
+  for (const end of ["gte", "lte"]) filter.year[end] = yearOf($("filters-body").querySelector(`[name=year-${end}]`)?.value);
+  return filter;
+}
+
+let typing = null;
+
+/** Takes the filter with the year that is being typed; null if none is. */
+export function typedFilter() {
+  if (typing === null) return null;
+  clearTimeout(typing);
+  typing = null;
+  return chosen();
+}
+
 /** Draws the filters of an index; changed(filter) is told what the reader chose. */
 export function drawFilters(facets, filter, changed) {
   const body = $("filters-body");
-  const change = () => {
-    const next = emptyFilter();
-    for (const box of body.querySelectorAll("input[type=checkbox]:checked")) next[box.name].push(box.value);
-    for (const end of ["gte", "lte"]) next.year[end] = yearOf(body.querySelector(`[name=year-${end}]`)?.value);
-    changed(next);
+  const change = () => changed(typedFilter() ?? chosen());
+  const type = () => {
+    clearTimeout(typing);
+    typing = setTimeout(change, 500);
   };
   const parts = [];
   for (const field of Object.keys(FIELDS)) {
     const counts = facets[field] ?? {};
-    if (field === "journal" && Object.keys(facets.year ?? {}).length) parts.push(years(facets.year, filter.year, change));
+    if (field === "journal" && Object.keys(facets.year ?? {}).length) parts.push(years(facets.year, filter.year, type));
     if (Object.keys(counts).length) parts.push(choices(field, counts, filter[field], change));
   }
   body.replaceChildren(...parts);

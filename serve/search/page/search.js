@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { card, grid, skeletons } from "./card.js";
 import { $, el, icon, number, percent, picture, withheld } from "./dom.js";
 import { exportButtons } from "./export.js";
-import { asked, drawConditions, drawFilters, emptyFilter, filterFromAddress, filterToAddress } from "./filters.js";
+import { asked, drawConditions, drawFilters, emptyFilter, filterFromAddress, filterToAddress, typedFilter } from "./filters.js";
 import { clearNotice, report, tell, waiting } from "./notice.js";
 import { preview } from "./picture.js";
 
@@ -99,17 +99,22 @@ function go() {
   return run();
 }
 
+/** What was typed since the last search: the form is drawn anew, and would lose it. */
+const typed = () => ({ q: $("q").value.trim(), filter: typedFilter() ?? query.filter });
+
 /** Changes the query and asks; what was typed meanwhile counts. */
 export function search(changes) {
-  query = { ...query, q: $("q").value.trim(), ...changes };
+  query = { ...query, ...typed(), ...changes };
   drawForm();
   return go();
 }
 
-export const searchFresh = (changes) => search({ ...blank(), filter: query.filter, over: query.over, ...changes });
+export const searchFresh = (changes) => search({ ...blank(), filter: typed().filter, over: query.over, ...changes });
 
-export const addConcept = (concept) =>
-  search({ filter: { ...query.filter, concept: [...new Set([...query.filter.concept, concept])] } });
+export function addConcept(concept) {
+  const { filter } = typed();
+  return search({ filter: { ...filter, concept: [...new Set([...filter.concept, concept])] } });
+}
 
 export function takePicture(own) {
   pictures.set(own.id, own);
@@ -310,7 +315,7 @@ export function startSearch(openFigure) {
   open = openFigure;
   $("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    query.q = $("q").value.trim();
+    query = { ...query, ...typed() };
     if (isEmpty()) $("q").focus();
     drawForm();
     go();
@@ -320,7 +325,7 @@ export function startSearch(openFigure) {
     else if (event.target.id === "words") query.words = event.target.checked;
     else if (event.target.id === "weight") query.weight = Number(event.target.value);
     else return;
-    query.q = $("q").value.trim();
+    query = { ...query, ...typed() };
     drawForm();
     if (!isEmpty()) go();
   });
