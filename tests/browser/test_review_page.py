@@ -133,6 +133,32 @@ def test_clusters_are_answered_by_keys_alone(opened: Opened, served: Callable[..
     assert "Save and go on" in page.inner_text("#help")
 
 
+def test_keys_do_not_change_a_cluster_while_the_next_one_loads(
+    opened: Opened, served: Callable[..., Served]
+) -> None:
+    page = opened(served().url, **LAPTOP)
+    sign_in(page)
+    saved = title(page)
+    held: list[Any] = []
+    page.route("**/v1/next", lambda route: held.append(route))
+    answer_by_keys(page)
+    while not held:
+        page.wait_for_timeout(20)
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+    page.keyboard.type("bar plot")
+    page.keyboard.press("Enter")
+    held[0].continue_()
+    until(page, f"document.getElementById('cluster-title').innerText !== {saved!r}")
+    title(page)
+    assert page.locator("input[name=panel]:checked").count() == 0
+    assert page.input_value("#find") == ""
+    assert after(page, lambda: page.keyboard.press(",")) == saved
+    assert page.is_checked("input[name=panel] >> nth=0")
+    assert page.inner_text("#chosen-local") == "light microscopy"
+    assert "unsaved" not in page.inner_text("#kind-text")
+
+
 def test_concepts_are_found_by_parts_of_their_names(
     opened: Opened, served: Callable[..., Served]
 ) -> None:

@@ -134,7 +134,7 @@ const answersNow = () => ({ ...chosenPanel(), ...chosenConcepts() });
 
 function keep() {
   $("missing").textContent = "";
-  if (cluster) keepDraft(cluster, answersNow());
+  if (cluster && !isBusy) keepDraft(cluster, answersNow());
 }
 
 const KINDS = {
@@ -255,6 +255,14 @@ function command(key) {
   return commands[key];
 }
 
+/** Stops keys while a cluster is saved or the next one loads: they were meant for that one. */
+function whileBusy(event) {
+  if (!isBusy || $("work").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (/^(Tab|F\d+)$/.test(event.key)) return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
 function onKey(event) {
   hasActed = true;
   if ($("work").hidden || document.querySelector("dialog[open]") || event.isComposing) return;
@@ -328,6 +336,7 @@ $("look-again").addEventListener("click", () => next());
 $("open-help").addEventListener("click", help);
 $("help-close").addEventListener("click", () => $("help").close());
 $("single-keys").addEventListener("change", () => localStorage.setItem(SINGLE_KEYS, $("single-keys").checked ? "on" : "off"));
+addEventListener("keydown", whileBusy, { capture: true });
 addEventListener("keydown", onKey);
 addEventListener("pointermove", () => (hasActed = true), { passive: true });
 startSheet();
