@@ -1,5 +1,6 @@
 """A table of images is known by its fingerprint: of a plain one, the files and when they were made."""
 
+import hashlib
 import io
 import os
 from pathlib import Path
@@ -48,8 +49,7 @@ def test_a_plain_table_that_nobody_writes_stays_the_same(tmp_path: Path) -> None
     assert open_table(str(tmp_path)) == before
 
 
-def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
-    folder, image = Folder(str(tmp_path)), np.random.default_rng(0).bytes(20_000)
+def plain_parts(folder: Path, images: list[bytes]) -> dict:
     form = PartFormat[bytes](
         name=lambda number: f"part-{number}.parquet",
         schema=pa.schema([("image", pa.binary())]),
@@ -57,8 +57,25 @@ def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
         weight=len,
         part_bytes=1 << 20,
     )
-    with RowWriter(folder, form, at_least_one=True) as writer:
-        writer.add(image)
+    with RowWriter(Folder(str(folder)), form, at_least_one=True) as writer:
+        for image in images:
+            writer.add(image)
+    return writer.files
+
+
+def test_parts_are_known_by_their_content(tmp_path: Path) -> None:
+    images = [b"cat", b"dog"]
+    (first,) = plain_parts(tmp_path / "a", images).values()
+    (second,) = plain_parts(tmp_path / "b", images[::-1]).values()
+    assert first["rows"] == second["rows"]
+    assert first["sha256"] != second["sha256"]
+    stored = (tmp_path / "a" / "part-0.parquet").read_bytes()
+    assert first["sha256"] == hashlib.sha256(stored).hexdigest()
+
+
+def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
+    folder, image = Folder(str(tmp_path)), np.random.default_rng(0).bytes(20_000)
+    plain_parts(tmp_path, [image])
     with open_part(folder, "part-0.parquet") as part:
         assert part.read()["image"].to_pylist() == [image]
     path = tmp_path / "part-0.parquet"

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -90,6 +91,19 @@ def run(figures: Path, out: Path, **others: Any) -> Manifest:
     return split_figures(config, progress=io.StringIO())
 
 
+def corpus_of(panels: Path, out: Path) -> dict[str, Any]:
+    """Return settings of a corpus of the panels that may be changed."""
+    default = map(configs.to_plain, assemble_config.DEFAULT_RULES)
+    return {
+        **configs.recipe_settings(assemble_config.small()),
+        "figures": str(panels),
+        "out": str(out),
+        "text": "caption+mentions",
+        "duplicates.near": False,
+        "rules": [*default, {"name": "derivatives_allowed"}],
+    }
+
+
 def rows_of(out: Path) -> list[dict[str, Any]]:
     parts = sorted((out / "figures").glob("*.parquet"))
     return [row for part in parts for row in pq.read_table(part).to_pylist()]
@@ -138,18 +152,34 @@ def test_parts_have_the_names_of_figures_and_articles_go_along(figures: Path, pa
 def test_what_reads_figures_reads_panels(panels: Path, tmp_path: Path) -> None:
     table = open_table(str(panels))
     assert (table.rows, table.id_column) == (6, "figure_id")
-    asked = {
-        **configs.recipe_settings(assemble_config.small()),
-        "figures": str(panels),
-        "out": str(tmp_path / "corpus"),
-    }
-    default = map(configs.to_plain, assemble_config.DEFAULT_RULES)
-    rules = [*default, {"name": "derivatives_allowed"}]
-    asked |= {"text": "caption+mentions", "duplicates.near": False, "rules": rules}
+    asked = corpus_of(panels, tmp_path / "corpus")
     manifest = assemble(configs.build(AssembleConfig, asked), progress=io.StringIO())
     assert sum(manifest.counts["pairs"].values()) == 3
     index = pq.read_table(tmp_path / "corpus" / "index.parquet").to_pylist()
     assert {row["figure_id"] for row in index} == {"PMC1_f1_pA", "PMC1_f1_pB", "PMC2_f1"}
+
+
+def test_near_duplicates_of_a_benchmark_take_their_panels_along(
+    panels: Path, tmp_path: Path
+) -> None:
+    def kept(listed: str) -> set[str]:
+        report = tmp_path / f"report-{listed}"
+        (report / "leaks" / "m").mkdir(parents=True)
+        row = {"id": "a", "corpus_id": listed, "by": "same file", "closeness": 1.0}
+        pq.write_table(pa.Table.from_pylist([row]), report / "leaks" / "m" / "t.parquet")
+        manifest = {"kind": "report", "config": {}, "counts": {}, "inputs": [], "code": "t"}
+        manifest["files"] = {"leaks/m/t.parquet": {"rows": 1}}
+        (report / "manifest.json").write_text(json.dumps(manifest))
+        out = tmp_path / f"corpus-{listed}"
+        assemble(
+            configs.build(AssembleConfig, {**corpus_of(panels, out), "leaks": [str(report)]}),
+            progress=io.StringIO(),
+        )
+        return {row["figure_id"] for row in pq.read_table(out / "index.parquet").to_pylist()}
+
+    # The index of the model may be of figures, or of panels.
+    assert kept("PMC1_f1") == {"PMC2_f1"}
+    assert kept("PMC1_f1_pA") == {"PMC1_f1_pB", "PMC2_f1"}
 
 
 def test_figures_that_may_not_be_changed_stay_whole_where_that_is_asked(

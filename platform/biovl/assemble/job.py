@@ -265,10 +265,11 @@ def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:
     if not config.leaks:
         return []
     # A report may list panels of these figures, or figures of these panels.
-    listed |= {figure for figure, panel, _ in (name.rpartition("_p") for name in listed) if panel}
-    ids = tuple(sorted(listed))
-    columns = ["figure_id", *(["parent_figure_id"] if of_panels else [])]
-    return [rules.not_listed(column, ids, LEAKED) for column in columns]
+    parents = {figure for figure, panel, _ in (name.rpartition("_p") for name in listed) if panel}
+    rejecting = [rules.not_listed("figure_id", tuple(sorted(listed | parents)), LEAKED)]
+    if of_panels:
+        rejecting.append(rules.not_listed("parent_figure_id", tuple(sorted(listed)), LEAKED))
+    return rejecting
 
 
 def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
