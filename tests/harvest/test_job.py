@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,8 +17,10 @@ from PIL import Image
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError
 from biovl.core.records import Article, Figure, schema
+from biovl.harvest import job
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import estimate, harvest, plan_units, read_unit
+from biovl.harvest.sources.table import TableSource
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, killing, process_of
 from tests.runtime.typed import with_this_ray
@@ -159,9 +162,9 @@ def test_nothing_is_published_among_packages_or_above_them(out: str, tmp_path: P
     before = content(tmp_path)
     source = {"name": "packages", "path": str(tmp_path / "packages")}
     values = {"source": source, "out": str(tmp_path / out)}
-    for job in (harvest, estimate):
+    for function in (harvest, estimate):
         with pytest.raises(ArtifactError, match=r"^out: "):
-            job(configs.build(HarvestConfig, values))
+            function(configs.build(HarvestConfig, values))
     assert content(tmp_path) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"packages", "PMC1", "a.nxml"}
 
@@ -228,3 +231,68 @@ def test_a_table_of_private_images(tmp_path: Path, ray_session: None) -> None:
     good, bad = rows(out, "figures")
     assert good["image"] == (tmp_path / "a.png").read_bytes()
     assert (good["caption"], good["width_px"], bad["image"]) == ("A gradient", 256, None)
+
+
+def table_of(tmp_path: Path) -> HarvestConfig:
+    """Return the harvest of a table in two units."""
+    Image.linear_gradient("L").save(tmp_path / "a.png")
+    (tmp_path / "t.csv").write_text("image,caption\n" + "a.png,Old\n" * 65)
+    source = {"name": "table", "path": str(tmp_path / "t.csv")}
+    values = {"source": source, "out": str(tmp_path / "out"), "packages_per_unit": 1}
+    return configs.build(HarvestConfig, values)
+
+
+def test_a_table_that_changed_is_not_the_one_that_was_harvested(
+    tmp_path: Path, ray_session: None
+) -> None:
+    config, table = table_of(tmp_path), tmp_path / "t.csv"
+    old = table.read_bytes()
+    published = harvest(config)
+    assert [(item.name, item.uri) for item in published.inputs] == [("table", str(table))]
+    table.write_bytes(old.replace(b"Old", b"New"))
+    with pytest.raises(ArtifactError, match=r"inputs\.table .*t\.csv: '\w{64}' -> '\w{64}'"):
+        harvest(config)
+    # The old table in its place, or none: nothing else was harvested.
+    table.write_bytes(old)
+    assert harvest(config) == published
+    table.unlink()
+    assert harvest(config) == published
+
+
+def test_an_interrupted_harvest_does_not_mix_rows_of_two_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None
+) -> None:
+    config, table = table_of(tmp_path), tmp_path / "t.csv"
+    interrupt(config, monkeypatch)
+    old = table.read_bytes()
+    table.write_bytes(old.replace(b"Old", b"New"))
+    with pytest.raises(ArtifactError, match=r"(?s)inputs\.table .*Choose another folder"):
+        harvest(config)
+    table.write_bytes(old)
+    harvest(config)
+    assert {row["caption"] for row in rows(tmp_path / "out", "figures")} == {"Old"}
+
+
+def test_harvests_of_earlier_versions_recorded_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None
+) -> None:
+    config, table = table_of(tmp_path), tmp_path / "t.csv"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(TableSource, "inputs", lambda self: [])
+        interrupt(config, earlier)
+    table.write_bytes(table.read_bytes().replace(b"Old", b"New"))
+    published = harvest(config)
+    assert published.inputs == []
+    assert harvest(config) == published
+
+
+def interrupt(config: HarvestConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End a harvest after its first unit."""
+
+    def read_one(*args: Any) -> None:
+        read_unit(config, 0, plan_units(config)[0])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(job, "read_units", read_one)
+        harvest(config)

@@ -43,6 +43,10 @@ _OTHER_FORMAT = (
     " (output_format is the version of what the job writes: this version of biovl writes other "
     "bytes, and no folder mixes those of two.)"
 )
+_OTHER_INPUTS = (
+    " (inputs are compared by a hash of their content, which has changed: with the former content "
+    "in the same place this folder is accepted.)"
+)
 _SCRATCH = (f"{UNFINISHED}/", f"{_DRAFT}/ray/")
 """Files of a draft that exist before any work is done: the lease, and Ray Train's own files."""
 _BLOCK_BYTES = 1 << 24
@@ -54,7 +58,7 @@ _DELETE_TRIES = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """A published folder that a job read."""
+    """What a job read: a published folder, or another file or folder, such as weights."""
 
     name: str
     uri: str
@@ -577,12 +581,16 @@ def _refuse_changes(
     found.pop("code", None)
     found["config"] = configs.with_defaults(found["config"], expected["config"], defaults or {})
     changes = configs.differences(found, expected)
+    is_other_content = any(
+        found["inputs"].get(name, known) != known for name, known in expected["inputs"].items()
+    )
     if changes:
         raise SettingsDiffer(
             f"{uri} {happened} by another configuration; what differs now:\n  "
             + "\n  ".join(changes)
             + "\nChoose another folder for out, or remove this one."
             + (_OTHER_FORMAT if found["output_format"] != expected["output_format"] else "")
+            + (_OTHER_INPUTS if is_other_content else "")
         )
 
 

@@ -8,6 +8,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 import pyarrow.compute as pc
@@ -15,13 +16,22 @@ import pyarrow.parquet as pq
 import ray
 
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Input, Manifest, refuse_overlap
+from biovl.core.artifacts import Draft, Folder, Input, Manifest, recorded_inputs, refuse_overlap
 from biovl.core.errors import SourceError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.rows import rows
-from biovl.harvest.sources import Address, HasJob, Keeps, Package, Source, SourceJob, Warns
+from biovl.harvest.sources import (
+    Address,
+    HasInputs,
+    HasJob,
+    Keeps,
+    Package,
+    Source,
+    SourceJob,
+    Warns,
+)
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import (
     check_usable,
@@ -125,7 +135,7 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     own = _own_job(config)
     if own is not None:
         return own.harvest(config, report)
-    job = job_of(config)
+    job = job_of(config, _inputs(config))
     published = job.find_published()
     if published is not None:
         return published
@@ -147,6 +157,25 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
         manifest = manifest_of(job, draft, len(units), warnings)
         check_figures(config, manifest)
         return draft.publish(manifest)
+
+
+def _inputs(config: HarvestConfig) -> list[Input]:
+    """Return what the source reads as inputs of the manifest.
+
+    Inputs that do not exist any more are as recorded in ``out``. Those that are not recorded there
+    are left out: an earlier version began the harvest.
+    """
+    source: Source = plugins.make("harvest.sources", config.source)
+    inputs = source.inputs() if isinstance(source, HasInputs) else []
+    recorded = recorded_inputs(config.out)
+    if recorded is None:
+        return inputs
+    known = {key.partition(" ")[0]: fingerprint for key, fingerprint in recorded.items()}
+    return [
+        replace(item, fingerprint=item.fingerprint or known[item.name])
+        for item in inputs
+        if item.name in known
+    ]
 
 
 def check_figures(config: HarvestConfig, manifest: Manifest) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from biovl.articles.content import ArticleContent
 
 if TYPE_CHECKING:
-    from biovl.core.artifacts import Manifest
+    from biovl.core.artifacts import Input, Manifest
     from biovl.harvest.config import HarvestConfig
     from biovl.runtime.progress import Progress
 
@@ -92,6 +92,17 @@ class Keeps(Protocol):
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra columns, the same for all figures."""
+
+
+@runtime_checkable
+class HasInputs(Protocol):
+    """A source that identifies the content of what it reads."""
+
+    def inputs(self) -> "list[Input]":
+        """Return inputs of the manifest, each with a name of its own. Runs on the driver.
+
+        The fingerprint of what does not exist any more is empty.
+        """
 
 
 class Source(Protocol):

@@ -18,6 +18,7 @@ from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import FileLookup
 from biovl.articles.licenses import license_from_text
 from biovl.core import records
+from biovl.core.artifacts import Input
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
 from biovl.core.records import Article, Panel
@@ -183,6 +184,17 @@ class TableSource:
             return [images.uri(folder)]
         tops = {path.partition("/")[0] for path in inside} - {""}
         return [images.uri(f"{folder}/{top}") for top in sorted(tops)]
+
+    def inputs(self) -> list[Input]:
+        """Return the table, identified by its SHA-256."""
+        table, digest = self._table, ""
+        if table.has(table.path, pafs.FileType.File):
+            with (
+                translate_storage_errors(self._config.path),
+                table.filesystem.open_input_stream(table.path, compression=None) as stream,
+            ):
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return [Input(name="table", uri=self._config.path, fingerprint=digest)]
 
     def _uri(self, number: int) -> str:
         return f"{self._table.uri(self._table.path)}#{number}"
