@@ -1,4 +1,4 @@
-"""Untrusted tar archives, streamed once and yielded folder by folder.
+"""Untrusted tar and zip archives, read once and yielded folder by folder.
 
 Members are stored under generated numbers: no name in an archive is ever used as a path on this
 machine, so nothing can be written or read outside. A folder that contains an article is yielded as
@@ -10,13 +10,15 @@ import bz2
 import contextlib
 import lzma
 import shutil
+import stat
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from biovl.core.filesystems import storage_problem
 
@@ -24,7 +26,11 @@ UNSAFE = "archive has an unsafe member"
 UNREADABLE = "archive is truncated or corrupt"
 TOO_LARGE = "archive unpacks to too much"
 
-_BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
+_BROKEN = (
+    *(tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError),
+    # zipfile raises the last two for encrypted members and for methods that it does not know.
+    *(zipfile.BadZipFile, RuntimeError, NotImplementedError),
+)
 _MAX_NAME = 1_000
 _BLOCK_BYTES = 1 << 20
 _MAX_DEPTH = 50
@@ -41,6 +47,9 @@ _MAX_PADDING = 1 << 24
 """... maximum zeros after it, before another one."""
 _TAIL_BYTES = 4 * tarfile.RECORDSIZE
 """Bytes that tarfile may have read ahead."""
+
+Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]
+"""Members of an archive, each with its content if it is a file, valid until the next one."""
 
 
 class _TooLargeError(Exception):
@@ -73,6 +82,7 @@ class ArchiveFolder:
 def folders(
     stream: BinaryIO,
     *,
+    members: Callable[[BinaryIO, int], Members],
     is_whole: Callable[[ArchiveFolder], bool],
     is_part: Callable[[ArchiveFolder], bool],
     ignored: Callable[[str], bool],
@@ -83,6 +93,7 @@ def folders(
 
     Args:
         stream: The archive, compressed or not.
+        members: ``tar_members``, or ``zip_members`` of a seekable stream.
         is_whole: Whether a folder that the stream has left can be yielded; otherwise its files go
             to the parent folder, and the remaining ones are yielded at the end as the root folder.
         is_part: Whether the files of a folder so far can be yielded although more may follow.
@@ -91,7 +102,7 @@ def folders(
         max_files: ... maximum number of files that one yielded folder may unpack to.
     """
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
-        reader = _Reader(Path(scratch), is_whole, is_part, ignored, max_bytes, max_files)
+        reader = _Reader(Path(scratch), members, is_whole, is_part, ignored, max_bytes, max_files)
         # One folder is held back: a defect of the archive belongs to its only package.
         held: tuple[ArchiveFolder, Path] | None = None
         is_only = True
@@ -120,13 +131,14 @@ class _Reader:
     def __init__(
         self,
         scratch: Path,
+        members: Callable[[BinaryIO, int], Members],
         is_whole: Callable[[ArchiveFolder], bool],
         is_part: Callable[[ArchiveFolder], bool],
         ignored: Callable[[str], bool],
         max_bytes: int,
         max_files: int,
     ) -> None:
-        self._scratch, self._ignored = scratch, ignored
+        self._scratch, self._members, self._ignored = scratch, members, ignored
         self._is_whole, self._is_part = is_whole, is_part
         self._max_bytes, self._max_files = max_bytes, max_files
         self._open = [ArchiveFolder("")]
@@ -144,7 +156,7 @@ class _Reader:
     def read(self, stream: BinaryIO) -> Iterator[tuple[ArchiveFolder, Path]]:
         """Yield each complete folder and where its files are; the remaining files come last."""
         try:
-            for member, source in _members(stream, self._max_bytes):
+            for member, source in self._members(stream, self._max_bytes):
                 name = _safe_name(member)
                 if name is None:
                     self.unsafe.append(f"{member.name!r}"[:200])
@@ -197,7 +209,7 @@ class _Reader:
         self._given_out += 1
         return part, place
 
-    def _add(self, name: str, size: int, source: BinaryIO) -> None:
+    def _add(self, name: str, size: int, source: IO[bytes]) -> None:
         """Store one file of the innermost folder."""
         self._bytes += size
         self._count += 1
@@ -384,7 +396,28 @@ def _is_header(block: bytes) -> bool:
     return True
 
 
-def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo, BinaryIO | None]]:
+def zip_members(stream: BinaryIO, max_bytes: int) -> Members:
+    """Yield the members of a zip archive in the order of their names, as members of a tar."""
+    with zipfile.ZipFile(stream) as archive:
+        for info in sorted(archive.infolist(), key=lambda info: info.filename):
+            # The decompressors of other methods cannot limit how much they return at a time.
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise NotImplementedError(f"{info.filename} is compressed with another method")
+            member = tarfile.TarInfo(info.filename)
+            member.size = info.file_size
+            if info.is_dir():
+                member.type = tarfile.DIRTYPE
+            elif stat.S_ISLNK(info.external_attr >> 16):
+                member.type = tarfile.SYMTYPE
+            if not member.isreg():
+                yield member, None
+                continue
+            with archive.open(info) as source:
+                yield member, source
+
+
+def tar_members(stream: BinaryIO, max_bytes: int) -> Members:
+    """Yield the members of a tar archive, or of several that follow each other."""
     # tarfile's own streams do not verify checksums. It needs no more of a file than ``read``.
     plain = _Unpacked(stream)
     file: Any = plain

@@ -8,6 +8,7 @@ import string
 import tarfile
 import tempfile
 import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def tar(path: Path, members: dict[str, bytes], mode: str = "w:gz") -> Path:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def zipped(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
     return path
 
 
@@ -89,6 +97,80 @@ def test_folders_archives_and_loose_xml_side_by_side(tmp_path: Path) -> None:
         ("PMC4", None, XML, []),
         ("PMC5", None, XML, []),
     ]
+
+
+def test_zip_archives_are_packages(tmp_path: Path) -> None:
+    zipped(tmp_path / "PMC1.zip", {"PMC1/f.jpg": b"1", "PMC1/": b"", "PMC1/x.nxml": XML})
+    zipped(tmp_path / "PMC2.ZIP", {"x.xml": XML, "f.jpg": b"22"}, zipfile.ZIP_STORED)
+    # The members of one folder need not follow each other.
+    many = {"PMC3/x.nxml": XML, "PMC4/x.nxml": XML, "PMC3/f.jpg": b"3", "PMC4/g/f.jpg": b"4"}
+    zipped(tmp_path / "many.zip", many)
+    (tmp_path / "none.zip").write_bytes(b"no archive")
+    assert read(tmp_path) == [
+        ("PMC1", None, XML, ["f.jpg"]),
+        ("PMC2", None, XML, ["f.jpg"]),
+        ("many_PMC3", None, XML, ["f.jpg"]),
+        ("many_PMC4", None, XML, ["g/f.jpg"]),
+        ("none", archives.UNREADABLE, None, []),
+    ]
+    assert read(tmp_path / "PMC1.zip") == [("PMC1", None, XML, ["f.jpg"])]
+
+
+def test_of_a_meca_archive_the_article_is_read(tmp_path: Path) -> None:
+    members = {
+        "manifest.xml": b"<manifest/>",
+        "transfer.xml": b"<transfer/>",
+        "content/123.xml": XML,
+        "content/123_fig1.tif": b"1",
+        "content/supplements/a.zip": b"2",
+    }
+    zipped(tmp_path / "a.meca", members)
+    assert read(tmp_path) == [("a_content", None, XML, ["123_fig1.tif", "supplements/a.zip"])]
+
+
+def test_a_zip_next_to_an_article_is_its_supplement(tmp_path: Path) -> None:
+    (tmp_path / "x.nxml").write_bytes(XML)
+    zipped(tmp_path / "data.zip", {"table.csv": b"1"})
+    ((_, defect, _, media),) = read(tmp_path)
+    assert (defect, media) == (None, ["data.zip"])
+
+
+def encrypted(path: Path) -> Path:
+    """Set the flag of encryption in both headers of the only member."""
+    data = bytearray(path.read_bytes())
+    for magic, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(magic) + flags] |= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_zip_archives_of_strangers(tmp_path: Path) -> None:
+    members = {"x.xml": XML, "f.jpg": os.urandom(3_000)}
+    encrypted(zipped(tmp_path / "a-encrypted.zip", {"x.xml": XML}))
+    zipped(tmp_path / "b-method.zip", members, zipfile.ZIP_BZIP2)
+    whole = zipped(tmp_path / "c-cut.zip", members).read_bytes()
+    (tmp_path / "c-cut.zip").write_bytes(whole[:2_000])
+    flipped = bytearray(zipped(tmp_path / "d-crc.zip", members, zipfile.ZIP_STORED).read_bytes())
+    flipped[flipped.index(XML) + 20] ^= 1
+    (tmp_path / "d-crc.zip").write_bytes(flipped)
+    zipped(tmp_path / "e-escape.zip", {"x.xml": XML, "../../f.jpg": b"1"})
+    link = zipfile.ZipInfo("f.jpg")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "f-link.zip", "w") as archive:
+        archive.writestr("x.xml", XML)
+        archive.writestr(link, "/etc/passwd")
+    zipped(tmp_path / "g-bomb.zip", {"x.xml": XML, "f.jpg": bytes(3_000_000)})
+    found = read(tmp_path, max_package_mb=1)
+    assert [(name, defect) for name, defect, *_ in found] == [
+        ("a-encrypted", archives.UNREADABLE),
+        ("b-method", archives.UNREADABLE),
+        ("c-cut", archives.UNREADABLE),
+        ("d-crc", archives.UNREADABLE),
+        ("e-escape", archives.UNSAFE),
+        ("f-link", archives.UNSAFE),
+        ("g-bomb", archives.TOO_LARGE),
+    ]
+    assert not list(tmp_path.parent.glob("f.jpg"))
 
 
 @pytest.mark.parametrize(
@@ -744,10 +826,13 @@ def test_packages_in_a_bucket(
     bucket("packages/PMC2.tar.gz", archive.read_bytes())
     bucket("packages/PMC3/f.jpg", b"1")
     bucket("packages/__MACOSX/x.nxml", XML)
+    archive = zipped(tmp_path / "PMC4.zip", {"PMC4/b.nxml": XML, "PMC4/f.jpg": b"4444"})
+    bucket("packages/PMC4.zip", archive.read_bytes())
     assert read(f"{bucket_uri}/packages") == [
         ("PMC1", None, XML, ["images/f1.jpg"]),
         ("PMC2", None, XML, ["f.jpg"]),
         ("PMC3", packages.NO_XML, None, []),
+        ("PMC4", None, XML, ["f.jpg"]),
     ]
 
 

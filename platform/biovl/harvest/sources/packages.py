@@ -1,17 +1,20 @@
-"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, single XML files.
+"""PMC packages in a folder or bucket: folders, tar and zip archives of one or many, XML files.
 
 A folder with XML is a package: the other files in and below it are its media and supplements.
 Archives and folders next to XML are only packages if the folder clearly holds several articles.
 """
 
+import contextlib
 import functools
 import hashlib
+import io
 import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, BinaryIO
 
 import pyarrow.fs as pafs
 
@@ -28,10 +31,12 @@ UNREADABLE = "package cannot be read"
 REFUSED = "package is refused"
 """A link out of the source, a pipe, a name that is not UTF-8."""
 
-_ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
+_ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|meca)$", re.IGNORECASE)
+_ZIP = re.compile(r"\.(?:zip|meca)$", re.IGNORECASE)
 _XML = re.compile(r"\.n?xml$", re.IGNORECASE)
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _HEAD_BYTES = 65_536
+_ZIP_BUFFER_BYTES = 1 << 20
 _MANY = 1_000
 """Number of XML files without other files from which an archive counts as a bulk archive of
 articles, so that no package waits for media."""
@@ -164,9 +169,10 @@ class PackageSource:
 
     def _archive(self, address: Address, path: str) -> Iterator[Package]:
         config, names = self._config, _Names()
-        with self._tree.filesystem.open_input_stream(path, compression=None) as stream:
+        with self._opened_archive(path) as (stream, members):
             for folder in archives.folders(
                 stream,
+                members=members,
                 is_whole=_is_package,
                 is_part=_is_bulk,
                 ignored=is_hidden,
@@ -184,6 +190,8 @@ class PackageSource:
                         group = _Group({}, group.read)
                     yield self._damaged(address, place, folder, group, names)
                     continue
+                if _is_envelope(folder, group):
+                    continue
                 # The remaining files may be several packages, none of them with an article.
                 parts = (
                     {"": group}
@@ -197,6 +205,20 @@ class PackageSource:
                     yield from self._packages(
                         name, place + inner, part, names, are_articles=folder.is_part
                     )
+
+    @contextlib.contextmanager
+    def _opened_archive(
+        self, path: str
+    ) -> Iterator[tuple[Any, Callable[[BinaryIO, int], archives.Members]]]:
+        """Yield the stream of an archive, and the function that reads its members."""
+        filesystem = self._tree.filesystem
+        if _ZIP.search(path):
+            with filesystem.open_input_file(path) as file:
+                # zipfile reads a few bytes at a time: each would be a request to a bucket.
+                yield io.BufferedReader(file, _ZIP_BUFFER_BYTES), archives.zip_members
+        else:
+            with filesystem.open_input_stream(path, compression=None) as stream:
+                yield stream, archives.tar_members
 
     def _damaged(
         self,
@@ -341,6 +363,12 @@ def _is_package(folder: archives.ArchiveFolder) -> bool:
     return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
+def _is_envelope(folder: archives.ArchiveFolder, group: _Group) -> bool:
+    """Return whether files are those that MECA puts next to the folder of the article."""
+    is_root = not folder.path and not folder.is_only
+    return is_root and "manifest.xml" in group.files and not group.has_article()
+
+
 def _is_bulk(folder: archives.ArchiveFolder) -> bool:
     """Return whether a folder of an archive holds many articles and nothing else so far."""
     return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
@@ -454,7 +482,8 @@ def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> lis
     if is_root:
         refused += [name for name in found.refused if _XML.search(name)]
     everything = [*xml, *tars, *folders, *refused]
-    if not xml or (is_root and (tars or len(xml) > 1)):
+    # A zip next to one article is a supplement, as in packages of PMC.
+    if not xml or (is_root and (len(xml) > 1 or not all(map(_ZIP.search, tars)))):
         return everything or None
     group = _Group(found.files, lambda name, size_bytes: tree.read(f"{path}/{name}", size_bytes))
     # A package may hold archives, and folders, of supplements.
