@@ -18,14 +18,16 @@ def image(kind: str, width: int, height: int = 60) -> bytes:
     return stream.getvalue()
 
 
-def read(body: str, files: dict[str, bytes], front: str = "") -> tuple[list[Figure], Article]:
+def read(
+    body: str, files: dict[str, bytes], front: str = "", uri: str = "file:///PMC1/x.xml"
+) -> tuple[list[Figure], Article]:
     xml = (
         '<article xmlns:xlink="http://www.w3.org/1999/xlink"><front><article-meta>'
         f"{front}</article-meta></front><body>{body}</body></article>"
     )
     package = Package(
         name="PMC1",
-        uri="file:///PMC1/x.xml",
+        uri=uri,
         xml=xml.encode(),
         files={name: len(data) for name, data in files.items()},
         read=files.__getitem__,
@@ -124,6 +126,27 @@ def test_what_was_delivered_for_a_graphic_is_named(
 ) -> None:
     ((only,), _) = read(figure("<graphic xlink:href='g'/>"), {name: data, "h.jpg": b""})
     assert (only.image_name, only.image_format, only.defect) == (name, kind, defect)
+
+
+@pytest.mark.parametrize(
+    ("place", "stated", "version"),
+    [
+        ("PMC1.1/x.xml", "", "1"),
+        ("PMC1.2/PMC1.xml", "", "2"),
+        ("PMC1.12.tar.gz#x.xml", "", "12"),
+        ("many.tar#PMC1.2/x.xml", "", "2"),
+        ("PMC1.2/x.xml", "<article-version>1</article-version>", "1"),
+        ("PMC1/x.xml", "", None),
+        # Neither of these is a version of the article.
+        ("PMC9.2/PMC1/x.xml", "", None),
+        ("old-PMC1.2/x.xml", "", None),
+    ],
+)
+def test_a_version_may_stand_in_the_name_alone(
+    place: str, stated: str, version: str | None
+) -> None:
+    _, article = read("", {}, stated, uri=f"file:///{place}")
+    assert article.version == version
 
 
 def test_large_files_are_not_held_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

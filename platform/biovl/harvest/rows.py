@@ -32,6 +32,8 @@ images."""
 
 _NOT_CLEARED = licenses.Allowed(redistributable=False, derivatives=False)
 _PMCID = re.compile(r"PMC\d+", re.IGNORECASE)
+_VERSIONED = re.compile(r"(?<=[/#])(PMC\d+)(?:\.(\d+))?(?![A-Za-z0-9])", re.IGNORECASE)
+"""A part of a location that names an article: ``PMC123``, or its version ``PMC123.2``."""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -103,7 +105,8 @@ class _Standing:
         stated = package.stated
         if stated is None:
             own = content.license
-            return cls(own, None, True, content.version, content.retracted, None)
+            version = content.version or _version_in(package.uri)
+            return cls(own, None, True, version, content.retracted, None)
         coded = licenses.license_from_text(stated.license_code or "")
         # If both state the same licence, the XML's includes the version and the link.
         license_ = licenses.strictest(content.license, coded)
@@ -132,6 +135,12 @@ class _Standing:
             "retracted": self.retracted,
             "snapshot": self.snapshot,
         }
+
+
+def _version_in(uri: str) -> str | None:
+    """Return the version in ``…/PMC123.2/PMC123.xml``, of the article that is named last."""
+    named = _VERSIONED.findall(uri)
+    return next((number for pmcid, number in named if number and pmcid == named[-1][0]), None)
 
 
 def _article(
