@@ -149,6 +149,14 @@ def test_a_version_may_stand_in_the_name_alone(
     assert article.version == version
 
 
+def test_one_doi_in_two_spellings_is_one_article() -> None:
+    inner = figure("<graphic xlink:href='g'/>")
+    for doi in ("10.1/Abc", "10.1/aBC"):
+        stated = f"<article-id pub-id-type='doi'>{doi}</article-id>"
+        ((only,), article) = read(inner, {}, stated)
+        assert (only.article_id, article.article_id, article.doi) == ("10.1/abc", "10.1/abc", doi)
+
+
 def test_large_files_are_not_held_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harvesting, "_LARGE_BYTES", 100)
     graphic = figure("<graphic xlink:href='g'/>")

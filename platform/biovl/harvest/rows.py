@@ -80,13 +80,17 @@ def rows(package: Package) -> Iterator[Figure | Article]:
 
 
 def article_id(package: Package, content: ArticleContent) -> str:
-    """Return the id given by the source, else the PMCID, the DOI or the package's name."""
+    """Return the id given by the source, else the PMCID, the DOI or the package's name.
+
+    DOIs are case-insensitive: as an id they are in lower case.
+    """
     if package.article_id:
         return package.article_id
     if package.stated is not None:
         return package.stated.article_id
     named = _PMCID.match(package.name)
-    return content.pmcid or content.doi or (named[0].upper() if named else package.name)
+    doi = content.doi.lower() if content.doi else None
+    return content.pmcid or doi or (named[0].upper() if named else package.name)
 
 
 @dataclass(frozen=True)
