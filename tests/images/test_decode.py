@@ -258,6 +258,51 @@ def test_rare_colour_spaces_of_tiff_are_read() -> None:
         assert (inspect(data).defect, decode_rgb(data).defect) == (None, None)
 
 
+def planar_tiff(pixels_HWC: np.ndarray, order: str, *, photometric: int = 2) -> bytes:
+    """Return an uncompressed TIFF of 16 bits with a plane for each channel, in two strips each."""
+    height, width, channels = pixels_HWC.shape
+    planes = np.moveaxis(pixels_HWC, 2, 0).astype(f"{order}u2")
+    strips = [part.tobytes() for plane in planes for part in (plane[:40], plane[40:])]
+    starts = [8 + sum(map(len, strips[:number])) for number in range(len(strips))]
+    end = 8 + sum(map(len, strips))
+    entries = {
+        **{256: [width], 257: [height], 258: [16] * channels, 259: [1], 262: [photometric]},
+        **{273: starts, 277: [channels], 278: [40], 279: list(map(len, strips)), 284: [2]},
+    }
+    if channels == 4 and photometric == 2:
+        entries[338] = [2]  # alpha
+    table, values = b"", b""
+    for tag, numbers in entries.items():
+        packed = struct.pack(f"{order}{len(numbers)}I", *numbers)
+        if len(numbers) > 1:
+            place = end + 6 + 12 * len(entries) + len(values)
+            values += packed
+            packed = struct.pack(f"{order}I", place)
+        table += struct.pack(f"{order}HHI", tag, 4, len(numbers)) + packed
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", end)
+    count = struct.pack(f"{order}H", len(entries))
+    return head + b"".join(strips) + count + table + bytes(4) + values
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_planes_of_16_bits_are_read(order: str, mode: str) -> None:
+    shown = picture(mode)
+    if mode == "RGBA":
+        shown.putalpha(picture("L").rotate(180))
+    low_bytes = np.arange(96, dtype=np.uint16)[None, :, None]
+    pixels = np.asarray(shown).astype(np.uint16) * 256 + low_bytes
+    data, expected = planar_tiff(pixels, order), encoded("PNG", shown)
+    np.testing.assert_array_equal(decode_rgb(data).pixels, decode_rgb(expected).pixels)
+    found = inspect(data)
+    assert (found.defect, found.phash) == (None, inspect(expected).phash)
+
+
+def test_planes_of_16_bits_that_are_not_read_are_a_defect() -> None:
+    data = planar_tiff(np.zeros((64, 96, 4)), "<", photometric=5)
+    assert decode_rgb(data).defect == inspect(data).defect == decode.UNDECODABLE
+
+
 def test_damaged_tiffs_say_nothing(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

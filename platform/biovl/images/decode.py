@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, _imaging
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, _imaging
 
 from biovl.images.hashing import phash_hex
 
@@ -120,6 +120,7 @@ _BROKEN = (
     struct.error,
     zlib.error,
 )
+_BITS, _PLANES = TiffImagePlugin.BITSPERSAMPLE, TiffImagePlugin.PLANAR_CONFIGURATION
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -324,7 +325,28 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
+                _read_planes_of_16_bits(image)
             yield image
+
+
+def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Have the planes of an opened TIFF read with 16 bits per value, if it has such planes.
+
+    Pillow 13 reads uncompressed ones as if they had 8 bits: the pixels are those of the first half
+    of each plane, alternating between high and low bytes. It cannot read such planes of CMYK and of
+    premultiplied alpha, and says so.
+    """
+    tags = image.tag_v2
+    if tags.get(_PLANES) != 2 or set(tags.get(_BITS, ())) != {16} or len(image.getbands()) == 1:
+        return
+    order = "L" if tags.prefix == b"II" else "B"
+    image.tile = [
+        tile._replace(args=(f"{tile.args[0]};16{order}", *tile.args[1:]))
+        if tile.codec_name == "raw" and isinstance(tile.args, tuple)
+        else tile
+        for tile in image.tile
+    ]
 
 
 @functools.cache
