@@ -362,6 +362,54 @@ def test_no_published_greys_are_white_to_a_stock_reader() -> None:
             assert np.asarray(image.convert("RGB")).std() > 20
 
 
+def read_by_stock_reader(data: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def black_on_transparent(mode: str) -> Image.Image:
+    """Return a black disc on a page whose transparent pixels are black as well."""
+    disc = picture("L").point(lambda value: 255 * (value == 20))
+    shown = Image.merge("LA", (Image.new("L", disc.size), disc))
+    return shown.convert("RGBA").quantize() if mode == "P" else shown.convert(mode)
+
+
+@pytest.mark.parametrize("mode", ["LA", "RGBA", "P"])
+def test_a_stock_reader_sees_transparent_parts_as_white(mode: str) -> None:
+    data = encoded("PNG", black_on_transparent(mode))
+    stored = for_training(data, short_side_px=None, jpeg_quality=90)
+    assert stored.suffix == "png"
+    shown = read_by_stock_reader(stored.data)
+    np.testing.assert_array_equal(shown, decode_rgb(data).pixels)
+    assert (shown.min(), shown.max()) == (0, 255)
+
+
+@pytest.mark.parametrize("colour", [0, (0, 0, 0)])
+def test_a_stock_reader_sees_a_transparent_colour_as_white(colour: int | tuple) -> None:
+    page = picture("L" if colour == 0 else "RGB")
+    page.paste(colour, (0, 0, 10, 10))
+    data = encoded("PNG", page, transparency=colour)
+    stored = for_training(data, short_side_px=None, jpeg_quality=90)
+    assert read_by_stock_reader(stored.data)[5, 5].tolist() == [255, 255, 255]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_a_stock_reader_sees_images_upright(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(kind, picture(), exif=exif.tobytes())
+    stored = for_training(data, short_side_px=None, jpeg_quality=90)
+    np.testing.assert_array_equal(read_by_stock_reader(stored.data), decode_rgb(data).pixels)
+    assert (stored.data == data) == (orientation == 1)
+
+
+def test_an_alpha_channel_that_hides_nothing_is_kept() -> None:
+    for name in ("png alpha", "png grey alpha"):
+        kept = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
+        assert kept.data == FILES[name]
+
+
 def test_training_copies_are_smaller_rgb_and_never_enlarged() -> None:
     small = for_training(FILES["png"], short_side_px=32, jpeg_quality=90)
     with Image.open(io.BytesIO(small.data)) as image:

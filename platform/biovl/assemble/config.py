@@ -59,8 +59,8 @@ class ImageConfig:
 
     short_side_px: int | None = None
     """Maximum length of the shorter side, in pixels: larger images are reduced, and stored as RGB
-    JPEG. None: keep the published bytes; formats that training readers do not support or decode
-    wrongly (TIFF, GIF, 16 bits …) become PNG."""
+    JPEG. None: keep the published bytes; what training readers do not support or show wrongly
+    (TIFF, GIF, 16 bits, transparent parts, an EXIF orientation …) becomes PNG as displayed."""
 
     jpeg_quality: int = 90
     """JPEG quality of reduced images, 1..95 on Pillow's scale."""

@@ -43,7 +43,7 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 KIND = "corpus"
-FORMAT = 3
+FORMAT = 4
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 ARTICLES = "articles"
@@ -159,7 +159,8 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             },
             notes={
                 "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
-                "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
+                "image": "as published; what training readers do not know or show wrongly "
+                "(16 bits, transparent or turned images) as 8-bit PNG"
                 if config.image.short_side_px is None
                 else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
                 **({"cap": decided["cap"]} if config.balance.is_set else {}),

@@ -275,6 +275,30 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
         return Decoded(None, _reason(error, data, kind))
 
 
+def is_stored_as_displayed(data: bytes) -> bool:
+    """Return whether readers that ignore orientation and transparency show a JPEG or PNG correctly.
+
+    These are most training readers: they call Pillow's ``convert("RGB")``. False if the file cannot
+    be decoded.
+    """
+    kind = image_format(data)
+    try:
+        with _opened(data, kind) as image:
+            if kind == "png" and (image.has_transparency_data or b"eXIf" in data):
+                # A PNG may store EXIF after the pixels.
+                image.load()
+            return _orientation(image) == 1 and not _has_transparent_parts(image)
+    except _BROKEN:
+        return False
+
+
+def _has_transparent_parts(image: Image.Image) -> bool:
+    return image.has_transparency_data and any(
+        np.asarray(image.crop(box).convert("RGBA").getchannel("A")).min() < 255
+        for box in _strips(image)
+    )
+
+
 def _unread(data: bytes, kind: str | None) -> str | None:
     """Return why a file is not opened at all, None if it is."""
     if not data:

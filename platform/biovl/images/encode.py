@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from biovl.images.decode import decode_rgb, image_format
+from biovl.images.decode import decode_rgb, image_format, is_stored_as_displayed
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,16 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
     Args:
         data: The published bytes.
         short_side_px: Resize the shorter side to this length, in RGB JPEG; images are never
-            enlarged. None keeps JPEG and PNG as published, byte for byte, and converts formats that
-            training readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) to 8-bit RGB
-            PNG.
+            enlarged. None keeps JPEG and PNG as published, byte for byte, and converts to 8-bit RGB
+            PNG what training readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) or
+            show wrongly: images with transparent parts become white there, and those with an EXIF
+            orientation upright.
         jpeg_quality: Pillow's scale, 1 to 95. No chroma subsampling: thin coloured lines in plots
             would blur.
     """
     kind = image_format(data)
-    if short_side_px is None and kind in ("jpeg", "png") and not _is_deep_grey_png(data):
+    is_kept = short_side_px is None and kind in ("jpeg", "png") and not _is_deep_grey_png(data)
+    if is_kept and is_stored_as_displayed(data):
         return Encoded(data, "jpg" if kind == "jpeg" else "png")
     decoded = decode_rgb(data)
     if decoded.pixels is None:
