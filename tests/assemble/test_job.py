@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -490,6 +491,17 @@ def harvest_of(packages: Path, out: Path) -> Path:
     source = {"name": "packages", "path": str(packages)}
     harvest(configs.build(HarvestConfig, {"source": source, "out": str(out)}))
     return out
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_truncated_part_of_the_figures_is_named(
+    number: int, figures: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(figures, tmp_path / "figures")
+    path = sorted((tmp_path / "figures" / "figures").iterdir())[number]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ArtifactError, match=f"{re.escape(str(path))} is truncated or corrupt"):
+        run(tmp_path / "figures", tmp_path / "corpus")
 
 
 def test_a_corpus_of_a_harvest_and_its_update_is_that_of_what_is_there_now(

@@ -73,6 +73,18 @@ def test_parts_are_known_by_their_content(tmp_path: Path) -> None:
     assert first["sha256"] == hashlib.sha256(stored).hexdigest()
 
 
+@pytest.mark.parametrize("size", [0, 3, 200, -1])
+def test_a_truncated_file_is_named(size: int, tmp_path: Path) -> None:
+    plain_parts(tmp_path, [b"image"])
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(path.read_bytes()[:size])
+    with (
+        pytest.raises(DamagedTable, match=rf"{path} is truncated or corrupt: .* Copy or publish"),
+        open_part(Folder(str(tmp_path)), path.name),
+    ):
+        pass
+
+
 def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
     folder, image = Folder(str(tmp_path)), np.random.default_rng(0).bytes(20_000)
     plain_parts(tmp_path, [image])

@@ -36,6 +36,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
+from biovl.core.tables import open_part
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
@@ -365,8 +366,8 @@ def _columns(parts: Sequence[HarvestPart], embeddings: Collection[str] = ()) -> 
                 f"{uri} has no columns for {len(missing)} parts of {parts[0].uri} "
                 f"({', '.join(sorted(missing)[:3])} …): it was made from another table"
             )
-        with folder.filesystem.open_input_file(folder.at(parts[0].name)) as file:
-            added = pq.read_schema(file)
+        with open_part(folder, parts[0].name) as file:
+            added = file.schema_arrow
         existing = {column.name for column in columns}
         added = pa.schema(
             column
@@ -382,9 +383,8 @@ def _columns(parts: Sequence[HarvestPart], embeddings: Collection[str] = ()) -> 
 
 def _extra_columns(part: HarvestPart) -> list[pa.Field]:
     """Return the columns of a harvest that its source was told to keep."""
-    folder = Folder(part.uri)
-    with folder.filesystem.open_input_file(folder.at(part.path)) as file:
-        schema = pq.read_schema(file)
+    with open_part(Folder(part.uri), part.path) as file:
+        schema = file.schema_arrow
     taken = {*pairing.CANDIDATE_SCHEMA.names, *steps.RESERVED_COLUMNS}
     doubled = sorted(set(records.extra_columns(schema)) & taken)
     if doubled:

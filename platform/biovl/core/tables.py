@@ -117,11 +117,19 @@ def open_part(folder: Folder, name: str, **options: Any) -> Iterator[pq.ParquetF
         options: Further options of ``pq.ParquetFile``.
 
     Raises:
-        DamagedTable: If a page that is read in the block differs from its checksum.
+        DamagedTable: If the file is truncated, or a page that is read in the block differs from its
+            checksum.
     """
     with folder.filesystem.open_input_file(folder.at(name)) as stream:
         try:
-            yield pq.ParquetFile(stream, page_checksum_verification=True, **options)
+            parquet = pq.ParquetFile(stream, page_checksum_verification=True, **options)
+        except pa.ArrowInvalid as error:
+            raise DamagedTable(
+                f"{folder.described}/{name} is truncated or corrupt: {str(error).splitlines()[0]} "
+                "Copy or publish it again"
+            ) from error
+        try:
+            yield parquet
         except OSError as error:
             if "page integrity" not in str(error):
                 raise
