@@ -266,6 +266,7 @@ def test_splits_can_be_chosen(
         ({"factory": "IVF4096,SQ8"}, ConfigError, "4,096"),
         ({"splits": ["dev"]}, ArtifactError, r"\bdev\b"),
         ({"over": []}, ConfigError, "over "),
+        ({"label_columns": ["journals"]}, ConfigError, r"did you mean journal\?.* source\.keep"),
         ({"recall.floor": 0.99}, ConfigError, "floor"),
     ],
 )

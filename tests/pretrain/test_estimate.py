@@ -31,6 +31,7 @@ def kept(compute: str, autocast: bool, recomputed: bool) -> TowerActivations:
     )
 
 
+NOTHING = Activations(each=0, weights=0, working=0)
 INFO = ModelInfo(
     image_parameters=86_000_000,
     text_parameters=110_000_000,
@@ -232,6 +233,22 @@ def test_no_time_is_promised_for_hardware_without_an_estimate() -> None:
     assert "unknown" in render(found)
 
 
+def test_a_run_on_cpus_is_told_that_the_times_are_those_of_gpus() -> None:
+    text = render(estimate(config(), INFO, LENGTHS, each_ms=1_000))
+    assert "workers.gpus=0), whose time is not estimated" in text
+    assert "add CPU nodes" not in text
+    on_gpus = replace(config(), workers=PretrainWorkers(gpus=1))
+    text = render(estimate(on_gpus, INFO, LENGTHS, each_ms=1_000))
+    assert "not estimated" not in text
+    assert "add CPU nodes" in text
+
+
+def test_activations_that_the_peak_does_not_hold_are_said_to_be_freed() -> None:
+    assert "freed before the update" not in render(estimate(config(), INFO, LENGTHS))
+    few = replace(INFO, activations=lambda *how: TowerActivations(image=NOTHING, text=NOTHING))
+    assert "freed before the update" in render(estimate(config(), few, LENGTHS))
+
+
 def test_a_batch_larger_than_the_corpus_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"batch\.pairs"):
         estimate(config(pairs=2000), INFO, LENGTHS)
@@ -306,7 +323,7 @@ def test_cpus_are_what_a_gpu_takes_by_what_a_pair_takes() -> None:
 
     def told(px: int | None, cpus: float = 1) -> str:
         run = config(workers=2)
-        run = replace(run, workers=replace(run.workers, cpus=cpus))
+        run = replace(run, workers=replace(run.workers, cpus=cpus, gpus=1))
         found = estimate(run, INFO, LENGTHS, accelerators=[gpu], each_ms=rates.pair_ms(px))
         return render(found)
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
 from biovl.core.harvests import Tombstones
@@ -78,10 +79,12 @@ def check_columns(config: IndexConfig) -> None:
         if absent:
             known = (*metadata.CONCEPTS, metadata.IMAGE_TYPE)
             labels = [name for name in known if name in schema.names]
+            hint = configs.nearest(absent[0], schema.names)
             raise ConfigError(
-                f"{setting}: {config.corpus} has no column {', '.join(absent)}; of columns with "
-                f"labels it has {', '.join(labels) or 'none'}. Give the folder that has the column "
-                "to biovl assemble: columns=[…]"
+                f"{setting}: {config.corpus} has no column {', '.join(absent)}{hint}; of columns "
+                f"with labels of concepts it has {', '.join(labels) or 'none'}. Give the folder "
+                "that has the column to biovl assemble: columns=[…]; keep one of a table of your "
+                "own with biovl harvest table: source.keep=[…]"
             )
 
 

@@ -40,6 +40,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[st
         *_aligned(_memory(estimate)),
         "",
         "Time (an estimate; *: as configured)",
+        *_on_cpus(estimate),
         *_table(
             [_HEADS, *(_row(estimate, forecast) for forecast in estimate.forecasts)],
             left={0, 1, 7},
@@ -49,7 +50,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[st
         "",
         f"Data ({estimate.pair_ms:.1f} ms of a CPU core to load a pair of this corpus, measured)",
         *_table(_data(estimate), left={0, 1, 5}),
-        *_advice(estimate),
+        *([] if _is_on_cpus(estimate) else _advice(estimate)),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -109,12 +110,29 @@ def _memory(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
         f"{estimate.local_pairs:,} in the largest step, {estimate.micro_batch:,} at a time",
     )
     yield "weights", f"{_gb(held.weights):>9}  with gradients and the state of the optimizer"
-    yield "activations", f"{_gb(held.activations):>9}  traced in a step without data"
+    # The peak of so few pairs is the update of the weights.
+    freed = "" if held.activations else "; freed before the update, which is the peak"
+    yield "activations", f"{_gb(held.activations):>9}  traced in a step without data{freed}"
     yield "working", f"{_gb(held.working):>9}  of the backward pass"
     yield "loss", f"{_gb(held.loss):>9}"
     yield "pixels", f"{_gb(held.pixels):>9}"
     yield "reserve", f"{_gb(held.reserve):>9}"
     yield "sum", f"{_gb(held.total):>9}"
+
+
+def _is_on_cpus(estimate: RunEstimate) -> bool:
+    return not estimate.config["workers"]["gpus"]
+
+
+def _on_cpus(estimate: RunEstimate) -> list[str]:
+    if not _is_on_cpus(estimate):
+        return []
+    words = (
+        "The run as configured is on CPUs (workers.gpus=0), whose time is not estimated; its log "
+        "has pairs/s from the first step on. GPUs for comparison, which small models do not keep "
+        "busy:"
+    )
+    return textwrap.wrap(words, 98, initial_indent="  ", subsequent_indent="  ")
 
 
 _HEADS = ("GPUs", "", "pairs/s", "per GPU", "eager", "compiled", "memory", "step.micro_batch")
