@@ -151,6 +151,32 @@ def test_the_rows_of_a_group_are_a_corpus_of_their_own(
     }
 
 
+def test_texts_and_warnings_of_all_rows_are_not_told_of_the_selected(
+    corpus: Path, hub: Hub, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "corpus", tmp_path / "public"
+    shutil.copytree(corpus, folder)
+    rows = pq.read_table(folder / "index.parquet")
+    defects = [None if row % 2 else "too long" for row in range(len(rows))]
+    rows = rows.append_column("context_caption_defect", pa.array(defects, pa.string()))
+    pq.write_table(rows, folder / "index.parquet", row_group_size=30)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["config"]["text"] = "context_caption"
+    manifest["counts"]["texts"] = {"context_caption": 1_000}
+    manifest["notes"]["warnings"] = ["test has 12 pairs"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    run(folder, license_groups=["commercial"], out=str(out))
+    kept = {row["pair_id"] for row in index(out)}
+    texts = Counter(
+        "caption: too long" if defect else "context_caption"
+        for row, defect in zip(index(folder), defects, strict=True)
+        if row["pair_id"] in kept
+    )
+    published = find_manifest(str(out))
+    assert published.counts["texts"] == texts
+    assert published.warnings == ["before the selection: test has 12 pairs"]
+
+
 def test_pairs_keep_their_order_in_the_shards(corpus: Path, hub: Hub, tmp_path: Path) -> None:
     out = tmp_path / "public"
     run(corpus, license_groups=["commercial"], third_party=True, out=str(out))

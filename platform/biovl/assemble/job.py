@@ -207,10 +207,7 @@ def _count_texts(
 ) -> Iterator[pa.Table]:
     """Yield the tables, and count the pairs with a generated text, and those with their caption."""
     for table in tables:
-        reasons = pairing.caption_instead(table, text)
-        if reasons is not None:
-            for reason, count in Counter(reasons.to_pylist()).items():
-                counter[text if reason is None else f"caption: {reason}"] += count
+        pairing.count_texts(table, text, counter)
         yield table
 
 

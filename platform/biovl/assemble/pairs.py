@@ -1,6 +1,7 @@
 """Build pairs from figures and articles: columns for rules, and the JSON record of a pair."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -240,6 +241,14 @@ def caption_instead(rows: pa.Table, text: TextChoice) -> pa.ChunkedArray | None:
         return rows[defect]
     failed = pc.if_else(pc.equal(rows[status], "ok"), None, rows[status])
     return pc.coalesce(failed, rows[defect])
+
+
+def count_texts(rows: pa.Table, text: TextChoice, counter: Counter[str]) -> None:
+    """Add the pairs with a generated text, and those with their caption instead, by reason."""
+    reasons = caption_instead(rows, text)
+    if reasons is not None:
+        for reason, count in Counter(reasons.to_pylist()).items():
+            counter[text if reason is None else f"caption: {reason}"] += count
 
 
 def _token_counts(mentions: Sequence[Sequence[str]]) -> pa.Array:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any, TextIO
 
+from biovl.assemble import pairs as pairing
 from biovl.assemble import statistics
 from biovl.assemble.hub import hub_license
 from biovl.assemble.tally import PairTally, merge, tally
@@ -271,12 +272,14 @@ def _select_corpus(
     before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
     labels = before.get("labels", {})
     found: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
+    texts: Counter[str] = Counter()
 
     def indexed() -> Iterator[PairTally]:
         with corpora.open_table_writer(draft.folder, corpora.INDEX) as write:
             for rows in corpora.index(uri, out, shards_of):
                 write(rows)
                 corpora.count(rows, found)
+                pairing.count_texts(rows, source.config["text"], texts)
                 yield tally(rows)
 
     pairs = merge(indexed())
@@ -298,14 +301,15 @@ def _select_corpus(
     manifest = replace(
         source,
         counts={
-            **source.counts,
+            **{name: count for name, count in source.counts.items() if name != "texts"},
             "figures": {**source.counts["figures"], "kept": sum(kept.values())},
             "dropped": stats["dropped"],
             "pairs": kept,
             "shards": shards_of,
+            **({"texts": dict(texts.most_common())} if texts else {}),
             **({"labels": stats["labels"]} if labels else {}),
         },
-        notes={**source.notes, "selected": _note(requested)},
+        notes=_notes(source, requested),
     )
     for name, content in corpora.description(out, manifest, stats).items():
         draft.folder.write(name, content)
@@ -326,8 +330,18 @@ def _select_figures(
         source,
         counts=figures.counts(receipts),
         files={name: receipt["file"] for name, receipt in zip(names, receipts, strict=True)},
-        notes={**source.notes, "selected": _note(requested)},
+        notes=_notes(source, requested),
     )
+
+
+def _notes(source: Manifest, requested: RequestedRows) -> dict[str, Any]:
+    # Their counts are of all rows.
+    warnings = [f"before the selection: {warning}" for warning in source.warnings]
+    return {
+        **source.notes,
+        "selected": _note(requested),
+        **({"warnings": warnings} if warnings else {}),
+    }
 
 
 def _card(config: PublishConfig, kind: str, uri: str) -> dict[str, bytes]:
