@@ -351,6 +351,15 @@ def test_figures_without_id_have_a_stable_key() -> None:
     assert [(f.xml_id, f.key) for f in content.figures] == [(None, "fig-1"), (None, "fig-2")]
 
 
+def test_figures_of_a_translation_are_no_responses() -> None:
+    content = article(
+        "<fig id='f1'><caption><p>Coração</p></caption></fig>",
+        rest="<sub-article article-type='translation' xml:lang='en'><body>"
+        "<fig id='f1'><caption><p>Heart</p></caption></fig></body></sub-article>",
+    )
+    assert [figure.kind for figure in content.figures] == ["figure", "translation"]
+
+
 def test_figures_of_a_reply_do_not_mix_with_the_articles() -> None:
     content = article(
         "<fig id='fig1'><caption><p>main</p></caption></fig><p>See <xref rid='fig1'>Fig 1</xref>.</p>",

@@ -266,7 +266,9 @@ def _captions(
 
 def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
     if place.scope is not None:
-        return "author-response"
+        # SciELO publishes the whole article once more in another language.
+        is_translated = place.scope.get("article-type") == "translation"
+        return "translation" if is_translated else "author-response"
     if place.parent_key is not None or place.figure.get("specific-use") == "child-fig":
         return "supplement"
     if not has_graphics and place.figure.find(".//media") is not None:

@@ -63,7 +63,7 @@ class Figure:
     xml_id: str | None
     """``id`` of the ``<fig>`` as published."""
     kind: str
-    """Kind of figure: figure, supplement, author-response, graphical-abstract, scheme, video …"""
+    """Kind of figure: figure, supplement, author-response, translation, scheme, video …"""
     parent_figure_id: str | None
     """Id of the figure that this one supplements; None if it is not a supplement."""
     figure_label: str | None
