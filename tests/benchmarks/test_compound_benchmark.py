@@ -118,6 +118,17 @@ def test_real_captions_are_split_better_than_left_whole(shared_data: Path) -> No
         assert np.mean([row["f1"] for row in ours]) > np.mean([row["f1"] for row in whole]) + 0.1
 
 
+@pytest.mark.shared
+@pytest.mark.parametrize("folder", ["gold", "gold/held_out"])
+def test_the_paragraphs_of_the_gold_are_those_of_the_articles(
+    folder: str, shared_data: Path
+) -> None:
+    # A change of an article's text would silently take its sentences out of the benchmark.
+    gold = Path(compound_cases.__file__).parent / folder
+    found = list(compound_cases.read_citances(gold, compound_cases.Articles(shared_data)))
+    assert len(found) == len((gold / "citances.jsonl").read_text().splitlines())
+
+
 def test_a_caption_is_right_if_each_panel_has_its_words_and_no_neighbours():
     own = {"A": "Axial view of the liver of a rat", "B": "Coronal view of both kidneys of a mouse"}
     closing = "Bars show means and errors of nine runs at noon."

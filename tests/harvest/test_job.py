@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError
+from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.records import Article, Figure, schema
 from biovl.harvest import job
 from biovl.harvest.config import HarvestConfig
@@ -271,6 +271,22 @@ def test_an_interrupted_harvest_does_not_mix_rows_of_two_tables(
     table.write_bytes(old)
     harvest(config)
     assert {row["caption"] for row in rows(tmp_path / "out", "figures")} == {"Old"}
+
+
+def test_a_table_that_changes_while_it_is_harvested_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None
+) -> None:
+    config, table = table_of(tmp_path), tmp_path / "t.csv"
+    read_units = job.read_units
+
+    def read_and_change(*args: Any) -> None:
+        read_units(*args)
+        table.write_bytes(table.read_bytes().replace(b"Old", b"New"))
+
+    monkeypatch.setattr(job, "read_units", read_and_change)
+    with pytest.raises(SourceError, match=r"t\.csv changed while it was harvested"):
+        harvest(config)
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_harvests_of_earlier_versions_recorded_no_table(

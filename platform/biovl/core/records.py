@@ -192,7 +192,7 @@ class Article:
     """One article of a source, readable or not."""
 
     article_id: str
-    """PMCID, otherwise DOI, otherwise the name of the package."""
+    """PMCID, otherwise DOI in lower case, otherwise the name of the package."""
     version: str | None
     pmid: str | None
     doi: str | None

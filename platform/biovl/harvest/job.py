@@ -135,7 +135,8 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     own = _own_job(config)
     if own is not None:
         return own.harvest(config, report)
-    job = job_of(config, _inputs(config))
+    inputs = _inputs(config)
+    job = job_of(config, inputs)
     published = job.find_published()
     if published is not None:
         return published
@@ -156,6 +157,12 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
         read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
         manifest = manifest_of(job, draft, len(units), warnings)
         check_figures(config, manifest)
+        changed = [item.uri for item in _inputs(config) if item not in inputs]
+        if changed:
+            raise SourceError(
+                f"{', '.join(changed)} changed while it was harvested: {config.out} may mix rows "
+                "of both versions. Remove it and harvest again"
+            )
         return draft.publish(manifest)
 
 
