@@ -111,7 +111,8 @@ def test_scores_that_are_logged_before_a_resumed_step_are_logged_again(tmp_path)
     Draft(config.out).note(note_name(1), scores)
     with Journal(config, 2) as journal:
         journal.add_scores(6)
-    # The process ended before the checkpoint of step 6 was complete.
+    # The process ended before the checkpoint of step 6 was complete. The names of TensorBoard's
+    # files have the second, by which they are ordered.
     time.sleep(1)
     with Journal(config, 4) as journal:
         journal.add_scores(8)
