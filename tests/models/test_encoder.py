@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,15 @@ def test_text_vectors_are_those_of_the_whole_context(tmp_path):
     ours = encoder.load(str(folder))
     _, expected, _ = stock_embeddings(folder, [an_image()], ["x"])
     np.testing.assert_allclose(ours.embed_texts(["x"]), expected, atol=2e-6)
+
+
+def test_images_are_prepared_as_the_model_was_built_for():
+    wide = Image.fromarray(np.arange(64 * 256 * 3, dtype=np.uint8).reshape(64, 256, 3))
+    built = replace(native(), preprocess={"resize_mode": "squash"})
+    side = built.image_size
+    pixels_HWC = encoder.Encoder(built).preparation.crop(np.asarray(wide))
+    whole = np.asarray(wide.resize((side, side), Image.Resampling.BICUBIC))
+    np.testing.assert_allclose(pixels_HWC.astype(int), whole.astype(int), atol=2)
 
 
 def test_vectors_in_half_precision_are_near_those_in_full():

@@ -80,6 +80,26 @@ def test_weights_that_need_other_inputs_are_taken_when_that_is_said():
     assert said.mean == said.std == (0.5, 0.5, 0.5)
 
 
+def test_what_the_folder_of_weights_states_of_its_inputs_holds(tmp_path):
+    def folder(name, **cfg):
+        preprocess = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize_mode": "squash"}
+        model_cfg = {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT, **cfg}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "open_clip_config.json").write_text(
+            json.dumps({"model_cfg": model_cfg, "preprocess_cfg": preprocess})
+        )
+        return str(tmp_path / name)
+
+    half = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    with pytest.raises(ConfigError, match="quick_gelu=True"):
+        describe(weights=folder("quick", quick_gelu=True), **half)
+    plain = folder("plain")
+    with pytest.raises(ConfigError, match="image_mean"):
+        describe(weights=plain)
+    assert describe(weights=plain, **half).preprocess == {"resize_mode": "squash"}
+    assert describe(weights=f"{plain}/open_clip_model.safetensors").preprocess == {}
+
+
 def test_a_known_text_tower_can_be_made_shallower():
     for name, layers in (("biomedclip", "encoder.layer.2."), ("bmc_longclip_512", "layers.2.")):
         text = of_recipe(name, text_transformer={"num_hidden_layers": "3"}).model.text

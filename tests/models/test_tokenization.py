@@ -59,6 +59,13 @@ def test_a_known_word_of_a_folder_with_only_a_vocabulary_is_known(bert_folder):
     assert unknown not in ids
 
 
+def test_padding_that_a_text_spells_is_no_token(bert_folder):
+    tokenizer = tokenization.make(str(bert_folder), 16)
+    spelled, plain = tokenizer.encode(["a [PAD] nodule [PAD]", "a nodule"])
+    assert tokenizer.pad_id not in spelled
+    assert list(spelled) == list(plain)
+
+
 def test_a_long_text_keeps_its_end_token(bert_folder):
     for source, end in (("", 49407), (str(bert_folder), 3)):
         (ids,) = tokenization.make(source, 10).encode(["tumor " * 50])

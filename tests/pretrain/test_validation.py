@@ -21,6 +21,7 @@ from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.card_sections import scores_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
+from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.validation import TASKS, describe_scores, validate
 from biovl.runtime.checkpoints import Checkpoints
 
@@ -48,6 +49,45 @@ def test_a_split_of_which_nothing_can_be_read_is_named(
     checkpoints.wait()
     with pytest.raises(error, match=message):
         validate(config, 1, torch.device("cpu"))
+
+
+def bert_words(folder: Path) -> str:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "probe", "red", "square"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("text_cfg", "mode", "refused"),
+    [
+        ({}, "packed", "eos_id=3"),
+        ({"pool_type": "eos"}, "packed", "eos_id=3"),
+        ({"pool_type": "eos", "eos_id": 3}, "packed", None),
+        ({}, "padded", None),
+    ],
+)
+def test_training_pools_the_token_that_the_published_model_pools(
+    tmp_path: Path, text_cfg: dict[str, object], mode: str, refused: str | None
+) -> None:
+    settings = configs.recipe_settings(pretrain_config.tiny())
+    changes = {
+        **{f"model.text_cfg.{name}": value for name, value in text_cfg.items()},
+        **{"model.tokenizer": bert_words(tmp_path), "step.text": mode},
+        **{"corpus": "corpus", "out": "out"},
+    }
+    config = configs.build(PretrainConfig, {**settings, **changes})
+    built = build(config.model, with_weights=True)
+    if refused:
+        with pytest.raises(ConfigError, match=refused):
+            towers_of(built, config.step, torch.device("cpu"))
+        return
+    towers = towers_of(built, config.step, torch.device("cpu"))
+    ids = built.tokenizer.encode(["a probe", "red", "a red square"])
+    tokens_T = torch.from_numpy(np.concatenate(ids))
+    trained_BD = towers.text(tokens_T, torch.tensor([len(row) for row in ids], dtype=torch.int32))
+    published_BD = encoder.Encoder(built).embed_tokens(ids)
+    np.testing.assert_allclose(trained_BD.detach().numpy(), published_BD, atol=1e-5)
 
 
 COLOURS = {"red": (200, 20, 10), "dark_blue": (10, 20, 90), "green": (10, 180, 30)}

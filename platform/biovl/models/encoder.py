@@ -128,10 +128,10 @@ class Preparation:
     """Input preprocessing of a model: encoded images to pixels, texts to tokens. Can be pickled."""
 
     def __init__(
-        self, described: Described, tokenizer: Tokenizer, preprocess: Mapping[str, Any] | None
+        self, described: Described, tokenizer: Tokenizer, preprocess: Mapping[str, Any]
     ) -> None:
         own = {"size": described.image_size, "mean": described.mean, "std": described.std}
-        settings = merge_preprocess_dict(PreprocessCfg(), {**(preprocess or {}), **own})
+        settings = merge_preprocess_dict(PreprocessCfg(), {**preprocess, **own})
         self.tokenizer = tokenizer
         self.dim: int = described.model_cfg["embed_dim"]
         """Embedding dimension."""
@@ -175,6 +175,12 @@ class Preparation:
         return self.tokenizer.truncates(text)
 
 
+def automatic_precision(device: str) -> Precision:
+    """Return the precision ``auto`` on a type of device of this machine, such as ``cuda``."""
+    is_bf16_fast = device == "cuda" and torch.cuda.is_bf16_supported()
+    return "bfloat16" if is_bf16_fast else "float32"
+
+
 class Encoder:
     """The two towers of a trained model, for inference."""
 
@@ -186,14 +192,24 @@ class Encoder:
         device: str = "cpu",
         precision: Precision = "float32",
     ) -> None:
-        """Switch the model to evaluation mode and move it to the device."""
+        """Switch the model to evaluation mode and move it to the device.
+
+        Args:
+            built: The model, with its weights and tokenizer.
+            preprocess: Values of ``preprocess_cfg`` in ``open_clip_config.json``; None: those that
+                the architecture or its weights came with.
+            device: Where to compute.
+            precision: In what to compute.
+        """
         self.model = built.model.eval().to(device)
-        self.preparation = Preparation(built, built.tokenizer, preprocess)
+        seen = built.preprocess if preprocess is None else preprocess
+        self.preparation = Preparation(built, built.tokenizer, seen)
         self.tokenizer: Tokenizer = built.tokenizer
         self.dim: int = built.model_cfg["embed_dim"]
         self.device = torch.device(device)
-        is_bf16_fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        self._in_bf16 = precision == "bfloat16" or (precision == "auto" and is_bf16_fast)
+        if precision == "auto":
+            precision = automatic_precision(self.device.type)
+        self._in_bf16 = precision == "bfloat16"
         self._mean_C11 = torch.tensor(built.mean, device=self.device)[:, None, None]
         self._std_C11 = torch.tensor(built.std, device=self.device)[:, None, None]
 

@@ -138,6 +138,7 @@ class HubTokenizer:
         self.pad_id: int = self._whole.pad_token_id
         self._clean = get_clean_fn("whitespace")
         self._use_own_settings()
+        self._ends_with_pad = self.pad_id in self._fast.encode("").ids
 
     def _use_own_settings(self) -> None:
         # Set once: transformers sets truncation and padding at every call, which is not thread-safe
@@ -149,7 +150,11 @@ class HubTokenizer:
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text, int32, with start and end, cut to the context."""
         cleaned = [self._clean(text) for text in texts]
-        return [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
+        encoded = [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
+        if self._ends_with_pad:
+            return encoded
+        # Of a text that spells it, "[PAD]": towers do not read it, padded or not.
+        return [ids[ids != self.pad_id] for ids in encoded]
 
     def truncates(self, text: str) -> bool:
         """Return whether ``encode`` truncates a text."""

@@ -52,6 +52,7 @@ from biovl.pretrain.models import (
     describe,
     weights_of,
 )
+from biovl.pretrain.prepare import check_pooled_token
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
 from biovl.pretrain.resolution import stored_px
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
@@ -153,6 +154,7 @@ def _published_or_trained(
     pairs = mixture.pairs
     # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
+    check_pooled_token(built, config.step)
     plan = check_run(config, mixture, image_px=built.image_size)
     fork = find_fork(config, mixture, plan)
     lines = describe_mixture(config, mixture)

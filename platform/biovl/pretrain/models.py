@@ -43,11 +43,13 @@ def build(model: Plugin, *, with_weights: bool) -> Built:
         ConfigError: If the settings do not define a model.
         ArtifactError: If the tokenizer or the weights are unavailable, or do not fit.
     """
-    if not with_weights:
-        settings = {name: v for name, v in model.settings.items() if name not in _WEIGHTS}
-        model = Plugin(model.name, settings)
-    built: Built = plugins.make("models.builders", model)
-    return built
+    if with_weights:
+        built: Built = plugins.make("models.builders", model)
+        return built
+    settings = {name: v for name, v in model.settings.items() if name not in _WEIGHTS}
+    empty: Built = plugins.make("models.builders", Plugin(model.name, settings))
+    # Images are prepared as the weights of the configuration state.
+    return replace(empty, preprocess=describe(model).preprocess)
 
 
 def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from open_clip.hf_model import HFTextEncoder
+from open_clip.transformer import TextTransformer
 from torch import nn
 
+from biovl.core.errors import ConfigError
 from biovl.models.builders.open_clip import Built
 from biovl.models.towers import ImageTower, TextTower
 from biovl.pretrain.compiling import compile_blocks, compile_text
@@ -22,8 +24,9 @@ def towers_of(
     They are compiled with ``step.compile=true``; ``auto`` is for the caller to decide.
 
     Raises:
-        ConfigError: If the text tower does not support ``step.text``.
+        ConfigError: If the text tower or the tokenizer does not support ``step.text``.
     """
+    check_pooled_token(built, step)
     model = built.model.to(device).train()
     lock(model, optim or OptimConfig())
     if step.checkpoint_activations:
@@ -38,6 +41,39 @@ def towers_of(
         text,
         model.logit_scale,
         model.logit_bias,
+    )
+
+
+def check_pooled_token(built: Built, step: StepConfig) -> None:
+    """Check that a model pools the same token of a text in training as when it is published.
+
+    Packed texts are pooled at their last token. open_clip's own text tower, and with it every user
+    of the published model, looks for a token by its id.
+
+    Raises:
+        ConfigError: If these are different tokens with this tokenizer.
+    """
+    text: Any = built.model.text
+    if step.text != "packed" or not isinstance(text, TextTransformer):
+        return
+    tokenizer = built.tokenizer
+    probes = tokenizer.encode(["", "A probe: of 2 words?"])
+    ends = {int(ids[-1]) if len(ids) else None for ids in probes}
+    end = ends.pop()
+    if ends or end is None or any((ids[:-1] == end).any() for ids in probes):
+        raise ConfigError(
+            "step.text: packed pools the last token of a text, and the tokenizer does not end "
+            "texts with a token of its own; choose padded, or another tokenizer"
+        )
+    if text.pool_type == "eos" and text.eos_id != end:
+        pooled = f"eos pools the token {text.eos_id} (text_cfg.eos_id)"
+    elif text.pool_type == "argmax" and end != tokenizer.vocab_size - 1:
+        pooled = f"argmax pools the largest of {tokenizer.vocab_size} token ids"
+    else:
+        return
+    raise ConfigError(
+        f"text_cfg.pool_type {pooled}, and the tokenizer ends texts with {end}, which step.text="
+        f"packed pools: set text_cfg.pool_type=eos and text_cfg.eos_id={end}"
     )
 
 

@@ -42,12 +42,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
     built = build(config.model, with_weights=False)
     built.model.load_state_dict(Checkpoints(config.out).load(steps_done)["model"])
     # First: the towers of a step handle padding differently.
-    encoder = Encoder(
-        built,
-        preprocess=built.preprocess,
-        device=str(device),
-        precision=_PRECISIONS[config.step.precision],
-    )
+    encoder = Encoder(built, device=str(device), precision=_PRECISIONS[config.step.precision])
     tasks = direct.open_tasks(config.validation.tasks, TASKS)
     of_tasks = direct.evaluate_tasks(tasks, encoders.Ours(encoder))
     towers = towers_of(built, config.step, device)

@@ -21,12 +21,14 @@ from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
 from open_clip.pretrained import get_pretrained_cfg
 
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.errors import ArtifactError, ConfigError, StorageError
 from biovl.models import text_configs, tokenization, weight_files, weights
 from biovl.models.tokenization import Tokenizer
+from biovl.models.weight_identity import ENDINGS
 
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
 """Option names of the first releases of BiomedCLIP, which open_clip no longer accepts."""
+_CONFIG = "open_clip_config.json"
 _PREPROCESS = ("interpolation", "resize_mode", "fill_color")
 _PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
 
@@ -221,28 +223,51 @@ def _plan(config: Config) -> _Plan:
     seen = found.get("preprocess_cfg", {})
     mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
     std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
-    tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
-    preprocess = {name: v for name, v in {**(tag or {}), **seen}.items() if name in _PREPROCESS}
+    of_weights = _inputs_of_weights(config)
+    preprocess = {name: v for name, v in {**of_weights, **seen}.items() if name in _PREPROCESS}
     plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std), preprocess)
-    _refuse_another_tags_inputs(config, plan)
+    _refuse_other_inputs(config, plan, of_weights)
     return plan
 
 
-def _refuse_another_tags_inputs(config: Config, plan: _Plan) -> None:
-    """Reject open_clip weights that were trained with another activation, mean or std.
+def _inputs_of_weights(config: Config) -> dict[str, Any]:
+    """Return what a tag of open_clip, or a model's folder, states about the inputs of its weights.
+
+    ``quick_gelu``, ``mean``, ``std``, ``interpolation`` …; empty if nothing is stated.
+    """
+    if not config.weights or config.weights == config.architecture:
+        return {}
+    tag = get_pretrained_cfg(config.architecture, config.weights)
+    if tag:
+        return dict(tag)
+    if config.weights.endswith(ENDINGS):
+        return {}
+    try:
+        folder = _folder_of(config.weights)
+    except StorageError:  # reported by whoever reads the weights
+        return {}
+    if not (folder / _CONFIG).is_file():
+        return {}
+    _, found = _architecture(config.weights)
+    quick_gelu = found["model_cfg"].get("quick_gelu")
+    return {**found.get("preprocess_cfg", {}), "quick_gelu": quick_gelu}
+
+
+def _refuse_other_inputs(config: Config, plan: _Plan, of_weights: Mapping[str, Any]) -> None:
+    """Reject weights that were trained with another activation, mean or std.
 
     They are not applied silently: a model is the same with and without its weights.
     """
-    tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
-    if not tag:
+    if not of_weights:
         return
-    if bool(tag.get("quick_gelu")) != bool(plan.model_cfg.get("quick_gelu")):
+    quick_gelu = bool(of_weights.get("quick_gelu"))
+    if quick_gelu != bool(plan.model_cfg.get("quick_gelu")):
         raise ConfigError(
-            f"the weights {config.weights!r} are for quick_gelu={bool(tag.get('quick_gelu'))}; "
+            f"the weights {config.weights!r} are for quick_gelu={quick_gelu}; "
             "with the other activation they give worse embeddings without any error"
         )
     for name, own in (("mean", plan.mean), ("std", plan.std)):
-        theirs = _three(tag[name])
+        theirs = _three(of_weights.get(name) or own)
         if getattr(config, f"image_{name}") is None and theirs != own:
             raise ConfigError(
                 f"the weights {config.weights!r} are for image_{name}={list(theirs)}: set it, or "
@@ -268,7 +293,7 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
     known = open_clip.get_model_config(name) if name in open_clip.list_models() else None
     if known is not None:
         return None, {"model_cfg": known}
-    path = _folder_of(name) / "open_clip_config.json"
+    path = _folder_of(name) / _CONFIG
     if not path.is_file() and name.startswith("hf-hub:"):
         import huggingface_hub
 
