@@ -157,23 +157,40 @@ def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
     figure = plot_figure(10, 3.6)
     axes = figure.subplots()
     axes.set_title("Tokens wasted, by context length")
-    contexts = {outcome.trial.context: outcome.trial for outcome in outcomes}
-    places = range(len(contexts))
+    trials = by_waste(outcomes)
+    places = range(len(trials))
     for shift, name, colour, label in (
         (-0.2, "tokens_cut", ROSE, "of captions, cut off"),
         (0.2, "padding", GREY, "of the context, empty (not computed unless step.text=padded)"),
     ):
-        shares = [getattr(contexts[context], name) for context in sorted(contexts)]
+        shares = [getattr(trial, name) for trial in trials.values()]
         drawn = axes.bar([place + shift for place in places], shares, 0.36, color=colour)
         axes.bar_label(drawn, [f"{share:.1%}" for share in shares], padding=2, fontsize=9)
         drawn.set_label(label)
-    axes.set_xticks(places, [f"{context:,} tokens" for context in sorted(contexts)])
-    axes.set_xlim(-0.8, len(contexts) - 0.2)
+    axes.set_xticks(places, list(trials))
+    axes.set_xlim(-0.8, len(trials) - 0.2)
     axes.set_ylim(0, 1.1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(axis="y")
     figure.legend(loc="outside lower center", ncols=2)
     return png(figure)
+
+
+def by_waste(outcomes: Sequence[TrialOutcome]) -> dict[str, Trial]:
+    """Return a trial for each context and share of tokens wasted, by its label in the plot.
+
+    Trials of one context differ if their tokenizers, texts or corpora do; then labels name these.
+    """
+    measured: dict[tuple[int, float, float], Trial] = {}
+    for trial in (outcome.trial for outcome in outcomes):
+        measured.setdefault((trial.context, trial.tokens_cut, trial.padding), trial)
+    trials = [measured[key] for key in sorted(measured)]
+    is_unique = len({trial.context for trial in trials}) == len(trials)
+    return {
+        f"{trial.context:,} tokens"
+        + ("" if is_unique else "\n" + two_lines(_named(trial), 24)): trial
+        for trial in trials
+    }
 
 
 def _points(
