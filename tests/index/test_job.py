@@ -430,7 +430,43 @@ def test_nothing_is_reused_of_what_another_version_prepared(
     manifest.write_text(manifest.read_text().replace('"prepared": 1', '"prepared": 0'))
     said = run(model, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
     assert said.counts["reused"] == 0
+    assert "removed" not in said.counts
     assert said.notes["not_reused"] == "its images were prepared by another version"
+
+
+def test_vectors_of_another_precision_are_not_reused(
+    first: tuple[Path, Path], model: Path, tmp_path: Path
+) -> None:
+    corpus, previous = first
+    assert manifest_of(previous)["notes"]["precision"] == "float32"
+    half = run(model, corpus, tmp_path / "half", previous=str(previous), precision="bfloat16")
+    assert half.counts["reused"] == 0
+    assert half.notes["not_reused"] == "its vectors were computed in float32"
+    # The setting differs, what was computed does not.
+    said = run(model, corpus, tmp_path / "same", previous=str(previous), precision="float32")
+    assert said.counts["reused"] == said.counts["rows"]
+    # Earlier versions recorded the setting only.
+    manifest = tmp_path / "half" / "manifest.json"
+    notes = manifest_of(tmp_path / "half")
+    del notes["notes"]["precision"]
+    notes["config"]["precision"] = "auto"
+    manifest.write_text(json.dumps(notes))
+    unknown = run(model, corpus, tmp_path / "next", previous=str(tmp_path / "half"))
+    assert unknown.counts["reused"] == 0
+
+
+def test_a_resumed_draft_goes_on_in_its_precision(
+    first: tuple[Path, Path], model: Path, tmp_path: Path
+) -> None:
+    config = configs.build(IndexConfig, settings(model, first[0], tmp_path / "i"))
+    with interrupted("embedding unit"):
+        index(config)
+    draft = Draft(str(tmp_path / "i"))
+    assert draft.read_note("precision") == "float32"
+    # As if begun on a GPU.
+    draft.note("precision", "bfloat16")
+    said = index(config)
+    assert said.notes["precision"] == "bfloat16"
 
 
 def test_interrupted_and_run_again_gives_the_same_bytes(

@@ -125,6 +125,13 @@ def test_what_resolve_publishes_are_the_concepts_by_default() -> None:
     assert (row["panel_type"], row["panel_subtype"]) == ("single", None)
 
 
+def test_a_number_that_is_missing_is_no_label() -> None:
+    rows = corpus_row().append_column("grade", pa.array([float("nan")]))
+    assert from_index_rows(rows, labels=["grade"]).to_pylist()[0]["labels"] == []
+    rows = corpus_row().append_column("grades", pa.array([[2.5, float("nan")]]))
+    assert from_index_rows(rows, labels=["grades"]).to_pylist()[0]["labels"] == ["grades=2.5"]
+
+
 def test_a_concept_that_a_row_repeats_is_listed_once() -> None:
     (row,) = from_index_rows(
         corpus_row(concepts=["lung", "ct", "lung"], global_concepts=["ct"], mesh_terms=["CT", "CT"])

@@ -73,6 +73,24 @@ def test_one_row_that_fits_is_found(index: VectorIndex) -> None:
     assert found(index, QUERIES_QD[0], 10, selected(fits_N))[0].rows_K.tolist() == [1_234]
 
 
+@pytest.mark.parametrize(
+    ("factory", "plan"),
+    [
+        ("SQfp16", "exact over 4000 rows"),
+        ("Flat", "exact over 4000 rows"),
+        ("SQ8", "codes of 4000 rows"),
+        ("PCA24,Flat", "codes of 4000 rows"),
+        ("PCA24,SQ8,RFlat", "codes of 4000 rows k_factor=1"),
+    ],
+)
+def test_only_a_comparison_with_every_vector_is_called_exact(factory: str, plan: str) -> None:
+    trained = vectors.to_bytes(vectors.train(factory, VECTORS_ND))
+    whole = VectorIndex(vectors.merge_parts(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
+    everything = Selection(4_000, None)
+    found = nearest(whole, VECTORS_ND, QUERIES_QD[0], 10, everything, settings={})
+    assert found[1] == plan
+
+
 @pytest.mark.parametrize("factory", ["PCA24,IVF32,RaBitQ,Refine(SQ8)", "IVF32_HNSW8,SQ8"])
 def test_filters_are_looked_for_in_cells_of_every_kind_of_index(
     factory: str, monkeypatch: pytest.MonkeyPatch

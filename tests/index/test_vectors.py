@@ -45,6 +45,46 @@ def test_low_memory_keeps_at_most_100_bytes_of_a_vector_in_memory(dim: int) -> N
     assert base.code_size + 8 <= 100
 
 
+@pytest.mark.parametrize("factory", ["PCA32,Flat", "PCAR32,SQfp16", "PCA32,IVF4,SQ8"])
+def test_fewer_dimensions_keep_products_of_vectors_with_a_large_mean(
+    factory: str, tmp_path: Path
+) -> None:
+    # As the vectors of CLIP models are: of one cone, and of fewer dimensions than they have.
+    rng = np.random.default_rng(0)
+    spread_ND = rng.standard_normal((3_000, 24)) @ rng.standard_normal((24, 64))
+    vectors_ND = (spread_ND + 12 * rng.standard_normal(64)).astype(np.float32)
+    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    query_QD = vectors_ND[:20]
+    index = faiss.deserialize_index(np.frombuffer(built(factory, vectors_ND, 0), np.uint8))
+    faiss.write_index(index, str(tmp_path / "i.faiss"))
+    scores_QK, rows_QK = VectorIndex.open(tmp_path / "i.faiss").search(query_QD, 10, nprobe=4)
+    products_QN = query_QD @ vectors_ND.T
+    np.testing.assert_allclose(
+        scores_QK,
+        np.take_along_axis(products_QN, rows_QK, 1),
+        atol=0.02 if "SQ8" in factory else 2e-3,
+    )
+    best_QK = np.argsort(-products_QN, axis=1)[:, :10]
+    same = [len(set(a) & set(b)) for a, b in zip(rows_QK, best_QK, strict=True)]
+    assert np.mean(same) > (6 if "SQ8" in factory else 9)
+
+
+def test_an_index_that_subtracts_the_mean_is_searched_in_the_order_of_products(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    vectors_ND = (rng.standard_normal((2_000, 32)) + 2 * rng.standard_normal(32)).astype("f4")
+    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    index = faiss.index_factory(32, "PCA32,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors_ND)
+    index.add(vectors_ND)
+    assert vectors.subtracts_mean(index)
+    faiss.write_index(index, str(tmp_path / "i.faiss"))
+    _, rows_QK = VectorIndex.open(tmp_path / "i.faiss").search(vectors_ND[:20], 10)
+    best_QK = np.argsort(-vectors_ND[:20] @ vectors_ND.T, axis=1)[:, :10]
+    assert (np.sort(rows_QK) == np.sort(best_QK)).mean() > 0.98
+
+
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_parts_joined_are_the_index_made_at_once(factory: str) -> None:
     vectors_ND = unit(np.random.default_rng(0), 3_000, 64)

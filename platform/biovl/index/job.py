@@ -14,8 +14,11 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
+
+import ray
 
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.chance import retrieval_warning
@@ -82,11 +85,9 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
     if config.factory:
         check_factory(config.factory, _dim(config.model))
     with job.begin(
-        plans=["planned", "dim", f"{units.PLANS}/"],
+        plans=["planned", "dim", "precision", f"{units.PLANS}/"],
         accepts=functools.partial(_accepts_settings, config.over),
     ) as draft:
-        if reason:
-            report.say(f"nothing of {config.previous} is reused: {reason}")
         planned = draft.once("planned", lambda: units.plan(config))
         pairs: int = planned["pairs"]
         if config.factory and pairs < least_vectors(config.factory):
@@ -98,7 +99,14 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
         dim = draft.once("dim", lambda: _dim(config.model))
         with connect_ray():
             stages = _Stages(draft, report)
-            receipts = stages.embed(config, before is not None and not reason, unit_count)
+            # Once: whoever resumes on other machines goes on in the same precision.
+            precision = draft.once("precision", lambda: _precision(config))
+            if before is not None:
+                reason = reason or previous.other_precision(precision, before)
+            if reason:
+                report.say(f"nothing of {config.previous} is reused: {reason}")
+            same = replace(config, precision=precision)
+            receipts = stages.embed(same, before is not None and not reason, unit_count)
             count = draft.once("rows", lambda: rows.number_rows(config, receipts))
             part_count = rows.part_count(config, count)
             stages.run("gathering part", part_count, rows.gather, (config, dim))
@@ -125,10 +133,9 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 described = files.describe_files(place)
         totals = _totals(receipts)
         from_index = corpus.path_from_index(config.corpus, config.out)
-        if before is not None:
-            totals["removed"] = before.counts["rows"] - totals.pop("present")
-        else:
-            del totals["present"]
+        present = totals.pop("present")
+        if before is not None and not reason:
+            totals["removed"] = before.counts["rows"] - present
         _say_what_is_missing(report, without_values)
         warning = retrieval_warning(found["captions_to_own_images"], "of a sample of the corpus")
         warnings = [warning] if warning else []
@@ -144,6 +151,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 "rows": count,
                 "dim": dim,
                 "prepared": previous.PREPARED,
+                "precision": precision,
                 "factories": factories,
                 "bytes": files.bytes_by_part(described),
                 "filters_without_values": without_values,
@@ -204,6 +212,16 @@ def _say_what_is_missing(report: Progress, without_values: Sequence[str]) -> Non
 
 def _dim(model: str) -> int:
     return encoders.load_preparation(model).dim
+
+
+def _precision(config: IndexConfig) -> str:
+    """Return the precision in which ``auto`` computes on the machines of the workers."""
+    if config.precision != "auto":
+        return config.precision
+    if not config.workers.gpus:
+        return "float32"
+    with_gpu = ray.remote(num_cpus=config.workers.cpus, num_gpus=config.workers.gpus)
+    return str(ray.get(with_gpu(encoders.automatic_precision).remote("cuda")))
 
 
 def _train(

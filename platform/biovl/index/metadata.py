@@ -363,6 +363,9 @@ def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
             column, row_M = pc.list_flatten(column), np.repeat(row_M, lengths)
+        if pa.types.is_floating(column.type):
+            # As pandas writes missing numbers.
+            column = pc.if_else(pc.is_nan(column), None, column)
         values = column.cast(pa.string())
         is_known = pc.fill_null(pc.not_equal(values, ""), False)
         texts.append(values.filter(is_known))

@@ -71,7 +71,10 @@ def nearest(
             ranking = _searched(index, query_D, k, selection, nprobe, settings)
     if len(ranking.rows_K) < k:
         return exact_nearest(vectors_ND, query_D, k, selection), by_hand
-    plan = f"ivf nprobe={nprobe}" if index.cells else by_hand
+    if index.cells:
+        plan = f"ivf nprobe={nprobe}"
+    else:
+        plan = by_hand if index.is_exact else f"codes of {selection.count} rows"
     if index.refines:
         plan += f" k_factor={settings.get('k_factor', 1)}"
     return ranking, plan

@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from biovl.core.artifacts import Folder, Manifest
 from biovl.index.config import IndexConfig
 from biovl.index.metadata import MetadataTable
-from biovl.index.vectors import to_bytes
+from biovl.index.vectors import subtracts_mean, to_bytes
 
 CONTENTS = "contents.npy"
 """For each row a 16-byte hash of its id, image and text. Shape [N, 16]."""
@@ -35,12 +35,24 @@ def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> 
         return "it was made with another model"
     if manifest.notes.get("prepared") != PREPARED:
         return "its images were prepared by another version"
-    for name in ("thumbnail_px", "precision"):
-        if manifest.config[name] != getattr(config, name):
-            return f"its {name} was {manifest.config[name]!r}"
+    if manifest.config["thumbnail_px"] != config.thumbnail_px:
+        return f"its thumbnail_px was {manifest.config['thumbnail_px']!r}"
     if not set(config.over) <= set(manifest.config["over"]):
         return f"it has vectors of {', '.join(manifest.config['over'])} only"
     return None
+
+
+def other_precision(precision: str, manifest: Manifest) -> str | None:
+    """Return the reason not to reuse vectors if they were computed in another precision.
+
+    Args:
+        precision: That of the new index: float32 or bfloat16.
+        manifest: Manifest of the previous index. Earlier versions have only its setting.
+    """
+    before = manifest.notes.get("precision", manifest.config["precision"])
+    if before == "auto":
+        return "it does not say whether its vectors were computed in bfloat16"
+    return None if before == precision else f"its vectors were computed in {before}"
 
 
 class Previous:
@@ -97,6 +109,8 @@ def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int
         return None
     folder = Folder(config.previous or "")
     index = faiss.deserialize_index(np.frombuffer(folder.read(f"{name}.faiss"), np.uint8))
+    if subtracts_mean(index):
+        return None
     index.reset()
     return factory, to_bytes(index)
 

@@ -105,7 +105,7 @@ class Results:
     matching: int
     """Number of figures that match the filter."""
     plan: str
-    """Search method: ``ivf nprobe=64``, ``exact over 812 rows`` …"""
+    """Search method: ``ivf nprobe=64``, ``exact over 812 rows``, ``codes of 812 rows`` …"""
     index_version: str
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     model_version: str | None = None

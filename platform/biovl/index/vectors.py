@@ -10,7 +10,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import faiss
@@ -42,6 +42,8 @@ _TAKEN = re.compile(
     rf"(,RFlat|,Refine\({_CODES}\))?"
 )
 """Accepted factories. Others may crash: merging fast-scan codes corrupts memory in faiss 1.15.1."""
+_PCA_ROWS = 65_536
+"""Number of vectors on which a PCA is trained: 64 and more for each of 1,024 dimensions."""
 _PART = struct.Struct("<qq")
 """Header of a part: first row and number of rows."""
 
@@ -84,9 +86,7 @@ def check_factory(factory: str, dim: int) -> None:
     sample_ND /= np.linalg.norm(sample_ND, axis=1, keepdims=True)
     try:
         _made(factory, dim)
-        empty = _made(small, dim)
-        empty.train(sample_ND)
-        trained = _bytes(empty)
+        trained = _bytes(train(small, sample_ND))
         halves = [fill(trained, sample_ND[:256], 0), fill(trained, sample_ND[256:512], 256)]
         index = VectorIndex(merge_parts(trained, halves))
         few = np.zeros(index.count, bool)
@@ -131,7 +131,7 @@ def train(factory: str, sample_ND: np.ndarray) -> Any:
     sample_ND = _float32(sample_ND)
     try:
         index = _made(factory, sample_ND.shape[1])
-        _train_cells(index, sample_ND)
+        _train_cells(*_train_transforms(index, sample_ND))
         # Inserting into a graph with several threads is not deterministic.
         with one_thread() if "HNSW" in factory else contextlib.nullcontext():
             index.train(sample_ND)
@@ -195,6 +195,11 @@ class VectorIndex:
         """0: every vector is compared."""
         self.refines = isinstance(index, faiss.IndexRefine)
         """Whether candidates are compared again with a better copy (``k_factor``)."""
+        self.is_exact: bool = isinstance(index, faiss.IndexFlat) or (
+            isinstance(index, faiss.IndexScalarQuantizer)
+            and index.sq.qtype == faiss.ScalarQuantizer.QT_fp16
+        )
+        """Whether it compares every vector with its float16 values or better."""
         self.by_cell = Cells(_base(index)) if ivf is not None else None
         """To search some cells of."""
 
@@ -212,6 +217,8 @@ class VectorIndex:
             raise ArtifactError(f"{path} is no vector index: {_reason(error)}") from error
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise ArtifactError(f"{path} does not compare by inner product")
+        # Earlier versions subtracted the mean: without it queries have their order of vectors.
+        _remove_means(index)
         return cls(index)
 
     @property
@@ -340,9 +347,52 @@ def _append(whole: Any, part: Any) -> None:
     whole.merge_from(part, whole.ntotal if has_ids else 0)
 
 
-def _train_cells(index: Any, sample_ND: np.ndarray) -> None:
+def _train_transforms(index: Any, sample_ND: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Train what is applied to vectors before encoding; return the index behind it, and its sample.
+
+    faiss' PCA subtracts the mean of the sample. The product of two centred vectors is not that of
+    the vectors: with a large common mean, as CLIP's have, its order is another one.
+    """
+    base = _base(index)
+    if not isinstance(base, faiss.IndexPreTransform):
+        return base, sample_ND
+    for transform in _transforms(base):
+        if isinstance(transform, faiss.PCAMatrix):
+            few_ND = sample_ND[:: -(-len(sample_ND) // _PCA_ROWS)]
+            # Their mean is zero: the components are those of the products, not of the variance.
+            transform.train(np.concatenate([few_ND, -few_ND]))
+        elif not transform.is_trained:
+            transform.train(sample_ND)
+    _remove_means(index)
+    for transform in _transforms(base):
+        sample_ND = transform.apply(sample_ND)
+    return faiss.downcast_index(base.index), sample_ND
+
+
+def subtracts_mean(index: Any) -> bool:
+    """Return whether vectors are centred before they are encoded, as in earlier versions."""
+    return any(_means(index))
+
+
+def _remove_means(index: Any) -> None:
+    for transform in _means(index):
+        transform.have_bias = False
+
+
+def _means(index: Any) -> Iterator[Any]:
+    """Yield the transforms that subtract a mean."""
+    base = _base(index)
+    if isinstance(base, faiss.IndexPreTransform):
+        yield from (each for each in _transforms(base) if getattr(each, "have_bias", False))
+
+
+def _transforms(base: Any) -> list[Any]:
+    chain = base.chain
+    return [faiss.downcast_VectorTransform(chain.at(n)) for n in range(chain.size())]
+
+
+def _train_cells(ivf: Any, sample_ND: np.ndarray) -> None:
     """Train the cells of an index whose quantizer is a graph, with all threads."""
-    ivf = _base(index)
     if not isinstance(ivf, faiss.IndexIVF):
         return
     quantizer = faiss.downcast_index(ivf.quantizer)
