@@ -185,6 +185,15 @@ def test_nothing_is_published_among_the_images_of_a_table(images: str, tmp_path:
     assert estimate(configs.build(HarvestConfig, {**values, "out": str(tmp_path / "figures")}))
 
 
+def test_the_articles_of_a_table_are_counted_before_they_are_read(tmp_path: Path) -> None:
+    rows = [f"a{number}.png,A caption,A{number // 2}" for number in range(1_003)]
+    (tmp_path / "t.csv").write_text("\n".join(["image,caption,article_id", *rows]))
+    source = {"name": "table", "path": str(tmp_path / "t.csv")}
+    values = {"source": source, "out": str(tmp_path / "figures")}
+    told = estimate(configs.build(HarvestConfig, values))
+    assert told.split()[:2] == ["articles", "502"]
+
+
 def test_nothing_to_read_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = start(tmp_path / "empty", tmp_path / "out")

@@ -85,13 +85,15 @@ def estimate(config: HarvestConfig) -> str:
     own = _own_job(config)
     if own is not None:
         return own.estimate(config)
-    source = _source(config)
-    sizes = [address.size_bytes for address in source.addresses()]
-    known = [size for size in sizes if size is not None]
+    counts = [address.articles for address in _source(config).addresses()]
+    known = [count for count in counts if count is not None]
+    if len(known) == len(counts):
+        articles = f"{sum(known):,}"
+    else:
+        articles = f"{len(counts):,} or more: one for each folder or archive"
     return (
-        f"articles    {len(sizes):,} or more: one for each folder, archive or range of rows\n"
-        f"size        {sum(known) / 1e6:,.0f} MB in the {len(known):,} whose size is listed\n"
-        "Figures and time are not known before packages are read. Nothing was written.\n"
+        f"articles    {articles}\n"
+        "Size, figures and time are not known before they are read. Nothing was written.\n"
     )
 
 

@@ -74,8 +74,8 @@ class Address:
     uri: str
     name: str
     """Name that is unique in the source, of letters, digits, ``.``, ``_`` and ``-``."""
-    size_bytes: int | None = None
-    """Size in bytes; None if the listing does not include it."""
+    articles: int | None = None
+    """Number of articles; None if that is not known before they are read."""
 
 
 @runtime_checkable

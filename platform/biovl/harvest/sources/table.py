@@ -157,8 +157,10 @@ class TableSource:
         images, folder = self._images
         if not images.has(folder, pafs.FileType.Directory):
             raise SourceError(f"source.images: there is no folder {images.uri(folder)}")
-        for start in range(0, len(self._read_table()), _PER_ADDRESS):
-            yield Address(self._uri(start), f"rows-{start:09d}")
+        count = len(self._read_table())
+        for start in range(0, count, _PER_ADDRESS):
+            articles = min(_PER_ADDRESS, count - start)
+            yield Address(self._uri(start), f"rows-{start:09d}", articles)
 
     def read(self, address: Address) -> Iterator[Package]:
         """Yield the articles of a range."""
@@ -447,11 +449,12 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     read = {*names.values(), SPILLED}
     names |= {_kept(name): name for name in config.keep}
     there = [name for name in first if name != SPILLED]
-    absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
+    absent = [ours for ours in _NEEDED if names[ours] not in first]
     if absent:
         raise SourceError(
-            f"{config.path} has no column {', '.join(absent)}; it has {', '.join(there)}. "
-            "Name yours with --set source.columns.caption=…"
+            f"{config.path} has no column {', '.join(names[ours] for ours in absent)}; it has "
+            f"{', '.join(there)}. Name yours with "
+            + " ".join(f"--set source.columns.{ours}=…" for ours in absent)
         )
     ignored = sorted(set(there) - {*names.values(), ""})
     if ignored:
