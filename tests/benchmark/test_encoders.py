@@ -141,8 +141,15 @@ def test_an_unusable_image_says_why(tmp_path: Path) -> None:
 
 
 def test_untrained_models_are_asked_for_by_that_word_and_are_the_same_each_time() -> None:
-    known = encoders.describe("ViT-B-32/untrained")
+    known = encoders.describe("RN50/untrained")
     assert (known.kind, known.has_text) == ("open_clip", True)
+    vectors = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        model = encoders.load("RN50/untrained")
+        vectors.append(model.embed_texts(["a chest x-ray", "a brain MRI"]))
+    np.testing.assert_array_equal(*vectors)
+    assert not np.allclose(*vectors[0])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Near duplicates between a benchmark and a corpus, by file, by looks and by vectors."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
 
 from biovl.assemble import duplicates
-from biovl.benchmark import image_hashes, leakage
+from biovl.benchmark import image_hashes, leak_report, leakage
+from biovl.benchmark.datasets import Questions
 from biovl.images.hashing import sha256_hex
 from biovl.index.opened import Index
 from tests.benchmark.memory import MemoryImages, random_unit
@@ -123,6 +125,34 @@ def test_scores_without_leaked_images_are_means_of_the_others() -> None:
     table = pa.table({"id": ["a", "b", "c", "d"], "accuracy": [1.0, 1.0, 0.0, None]})
     (score,) = leakage.scores_without(table, {"a"})
     assert (score.name, score.value, score.count) == ("accuracy", 0.5, 2)
+
+
+def test_a_question_leaks_with_its_image() -> None:
+    # As many questions as images, in another order: ids of questions name no images.
+    data = Questions(
+        name="q",
+        images=MemoryImages([b"a", b"b", b"c"]),
+        image_of=np.array([2, 0, 1]),
+        questions=["?"] * 3,
+        answers=["yes"] * 3,
+        kinds=np.array(["closed"] * 3),
+        splits=np.array(["test"] * 3),
+        ids=["test/0", "test/1", "test/2"],
+        image_names=["apple", "mango", "zebra"],
+    )
+    zebra = leakage.NearDuplicates(
+        by=leakage.SAME_FILE, row_P=np.array([2]), corpus_ids=["f"], closeness_P=np.ones(1)
+    )
+    found = leakage.leaks(leak_report.image_ids(data), [zebra])
+    assert found.leaked() == {"zebra"}
+    answers = pa.table({"id": data.ids, "accuracy": [1.0, 0.0, 0.0]})
+    (score,) = leak_report.scores_without(data, answers, found, resamples=100, seed=0)
+    assert (score.value, score.count) == (0.0, 2)
+    # Without names, images have numbers, which are not those of questions either.
+    numbered = replace(data, image_names=[])
+    found = leakage.leaks(leak_report.image_ids(numbered), [zebra])
+    assert found.leaked() == {"2"}
+    assert leak_report.leaked_ids(numbered, found) == {"test/0"}
 
 
 def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> None:

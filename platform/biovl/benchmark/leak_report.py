@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from biovl.benchmark import image_hashes, leakage
@@ -44,16 +45,29 @@ def leaks_of(
 
 def image_ids(data: Any) -> list[str]:
     """Return the id of each image in the dataset, or its number."""
-    ids: list[str] = data.ids
+    if getattr(data, "image_of", None) is None:
+        ids: list[str] = data.ids
+    else:
+        # Questions have ids of their own, and several may be about one image.
+        ids = getattr(data, "image_names", [])
     rows = range(len(data.images))
     return ids if len(ids) == len(data.images) else [str(row) for row in rows]
 
 
+def leaked_ids(data: Any, leaks: Leaks) -> set[str]:
+    """Return the ids of the images with near duplicates, or of the questions about them."""
+    image_of = getattr(data, "image_of", None)
+    if image_of is None:
+        return leaks.leaked()
+    is_leaked_N = np.isin(image_ids(data), list(leaks.leaked()))
+    return {data.ids[number] for number in np.flatnonzero(is_leaked_N[image_of])}
+
+
 def scores_without(
-    predictions: pa.Table, leaks: Leaks, *, resamples: int, seed: int
+    data: Any, predictions: pa.Table, leaks: Leaks, *, resamples: int, seed: int
 ) -> list[Score]:
-    """Return metrics on the images without near duplicates, if predictions are per image."""
-    leaked = leaks.leaked()
+    """Return metrics on what has no near duplicates, if predictions are of images or questions."""
+    leaked = leaked_ids(data, leaks)
     if not leaked & set(predictions["id"].to_pylist()):
         return []
     scores = leakage.scores_without(predictions, leaked, resamples=resamples, seed=seed)

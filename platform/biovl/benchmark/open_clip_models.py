@@ -69,14 +69,19 @@ def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "Ope
     if uri.startswith("hf-hub:"):
         return _made(uri, None, uri, device, precision)
     name, _, weights = uri.partition("/")
-    return _made(name, None if weights == untrained else weights, uri, device, precision)
+    if weights != untrained:
+        return _made(name, weights, uri, device, precision)
+    with torch.random.fork_rng():
+        # The same weights each time.
+        torch.manual_seed(0)
+        created: Any = open_clip.create_model_and_transforms(name, device=device)
+    model, _, preprocess = created
+    return OpenClip(model.eval(), preprocess, open_clip.get_tokenizer(name), device, precision)
 
 
 def _made(
     name: str, weights: str | None, uri: str, device: str, precision: Precision
 ) -> "OpenClip":
-    # Reproducible weights for untrained models.
-    torch.manual_seed(0)
     try:
         created: Any = open_clip.create_model_from_pretrained(
             name, pretrained=weights, device=device

@@ -46,6 +46,10 @@ def fill_template(template: str, class_name: str) -> str:
 
 _FILE = yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_bytes())
 
+TEMPLATES = ("this is an image of {}", "{} presented in image")
+"""Templates of BiomedCLIP (supplementary table 10, PCam and lungs of LC25000), for classes with no
+templates of their own."""
+
 PROMPTS: Mapping[str, ClassPrompts] = {
     name: configs.build(ClassPrompts, {"name": name, **item}, name=name)
     for name, item in _FILE["prompts"].items()

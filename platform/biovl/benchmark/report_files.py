@@ -63,7 +63,7 @@ def with_leaks(
     with draft.folder.writer(leaks(vectors.model, task)) as stream:
         pq.write_table(leaked.pairs, stream, compression="zstd")
     without = leak_report.scores_without(
-        outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
+        data, outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
     )
     return replace(
         outcome,

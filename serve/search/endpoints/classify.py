@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from biovl.benchmark.prompts import PLACE, PROMPTS, fill_template
+from biovl.benchmark.prompts import PLACE, PROMPTS, TEMPLATES, fill_template
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
@@ -21,9 +21,6 @@ from serve.search.served import DescriptionCache
 from serve.search.uploads import image_of, images_of
 
 # Shapes: N images, C classes, T templates, D embedding.
-
-DEFAULT_TEMPLATES = ("a photo of {}", "{} presented in image")
-"""Prompt templates of BiomedCLIP (supplementary table 10), for custom classes."""
 
 MAX_PROMPTS = 4_096
 """Maximum prompts of one request: classes times templates."""
@@ -170,7 +167,7 @@ def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[
         prompts = PROMPTS[message.benchmark]
         classes, default = list(prompts.classes), prompts.templates
     else:
-        classes, default = message.classes or [], DEFAULT_TEMPLATES
+        classes, default = message.classes or [], TEMPLATES
     templates = list(default) if message.templates is None else message.templates
     for name, values, most, least in (
         ("classes", classes, limits.classes_max, 2),

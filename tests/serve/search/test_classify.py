@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from biovl.benchmark.prompts import PROMPTS, fill_template
+from biovl.benchmark.prompts import PROMPTS, TEMPLATES, fill_template
 from serve.search.endpoints.classify import class_vectors, softmax
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer
@@ -138,6 +138,11 @@ def test_a_benchmark_brings_its_classes_and_templates(client: TestClient) -> Non
         "lung squamous cell carcinomas",
     }
     assert answer["templates"] == ["this is an image of {}", "{} presented in image"]
+
+
+def test_classes_without_templates_have_those_of_the_benchmarks(client: TestClient) -> None:
+    answer = classified(client, image=image_of("red", "ring"), classes=["nodule", "none"])
+    assert tuple(answer["templates"]) == TEMPLATES
 
 
 def test_the_known_benchmarks_say_where_their_prompts_are_from(client: TestClient) -> None:

@@ -95,5 +95,7 @@ class Questions:
     """Split of each question: train, val or test. str, [Q]."""
     ids: list[str]
     """Unique id of each question; [Q]."""
+    image_names: list[str] = field(default_factory=list)
+    """Unique name of each image; empty: they are numbered."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of rows left out, by reason."""

@@ -399,6 +399,7 @@ def _questions(
         kinds=np.array([row.kind for row in rows]),
         splits=np.array([row.split for row in rows]),
         ids=unique([row.id for row in rows]),
+        image_names=names,
         notes={
             "form": _said(data.form, config),
             "images": len(names),

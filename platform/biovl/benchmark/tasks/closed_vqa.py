@@ -21,7 +21,7 @@ from biovl.benchmark import bootstrap, choices
 from biovl.benchmark.choices import Choices
 from biovl.benchmark.data import open_dataset
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import fill_template
+from biovl.benchmark.prompts import TEMPLATES, fill_template
 from biovl.benchmark.selection import only
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
@@ -40,7 +40,7 @@ class Config:
     captions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Captions by class, the same number of wordings for each; empty: ``templates`` with the class
     names."""
-    templates: tuple[str, ...] = ("this is an image of {}", "{} presented in image")
+    templates: tuple[str, ...] = TEMPLATES
     """Caption templates with one ``{}`` for the class name, one per wording; used if ``captions``
     is empty."""
     seed: int = 0

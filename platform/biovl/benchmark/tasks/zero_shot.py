@@ -20,15 +20,12 @@ from biovl.benchmark import bootstrap, class_names, classification, classificati
 from biovl.benchmark import data as opening
 from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import PROMPTS, fill_template, spellings_of
+from biovl.benchmark.prompts import PROMPTS, TEMPLATES, fill_template, spellings_of
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
 # Shapes: N images, n of them readable, C classes, T templates, D embedding.
-
-TEMPLATES = ("this is an image of {}", "{} presented in image")
-"""BiomedCLIP's templates, used if neither ``templates`` nor ``prompts`` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
