@@ -44,6 +44,16 @@ NONE_KNOWN = Terms(None, "other", None)
         ({"license": RESERVED, "redistributable": False}, NOT_ALLOWED, None),
         ({"license": None, "redistributable": None}, NOT_STATED, None),
         ({"box_px": {"x0": 0}, "derivatives_allowed": False}, NO_DERIVATIVES, BY),
+        ({"box_px": None, "derivatives_allowed": False}, None, BY),
+        ({"cut_out": True, "derivatives_allowed": None}, NO_DERIVATIVES, BY),
+        ({"cut_out": False, "derivatives_allowed": False, "figure_id": "f_pA"}, None, BY),
+        # Earlier versions stated only the ids; older ones not even whether changes are allowed.
+        (
+            {"figure_id": "f_pA", "parent_figure_id": "f", "derivatives_allowed": False},
+            *(NO_DERIVATIVES, BY),
+        ),
+        ({"figure_id": "f_pA", "parent_figure_id": "f_pA", "derivatives_allowed": False}, None, BY),
+        ({"figure_id": "f_pA"}, None, BY),
     ],
 )
 def test_a_figure_is_given_on_unless_something_speaks_against_it(

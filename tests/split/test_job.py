@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.articles.content import ArticleContent
+from biovl.articles.rights import NO_DERIVATIVES, reason_to_withhold
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
@@ -23,6 +24,8 @@ from biovl.core.tables import open_table
 from biovl.harvest.rows import rows as harvested_rows
 from biovl.harvest.sources import Package
 from biovl.images.labels import network
+from biovl.index import metadata
+from biovl.publish import rights as publishing
 from biovl.split import config as split_config
 from biovl.split import job
 from biovl.split.config import SplitConfig
@@ -45,6 +48,7 @@ def article(number: int) -> Article:
 
 def figure(number: int, **columns: Any) -> Figure:
     own = {"article_id": f"PMC{number}", "source_uri": f"packages/PMC{number}"}
+    own |= {"redistributable": True}
     return figure_row(**{"figure_id": f"PMC{number}_f1", **own, **columns})
 
 
@@ -157,6 +161,29 @@ def test_what_reads_figures_reads_panels(panels: Path, tmp_path: Path) -> None:
     assert sum(manifest.counts["pairs"].values()) == 3
     index = pq.read_table(tmp_path / "corpus" / "index.parquet").to_pylist()
     assert {row["figure_id"] for row in index} == {"PMC1_f1_pA", "PMC1_f1_pB", "PMC2_f1"}
+
+
+def test_panels_of_figures_that_may_not_be_changed_are_withheld_from_their_corpus_on(
+    panels: Path, tmp_path: Path
+) -> None:
+    asked = {**corpus_of(panels, tmp_path / "corpus"), "rules": assemble_config.DEFAULT_RULES}
+    assemble(configs.build(AssembleConfig, asked), progress=io.StringIO())
+    pairs = pq.read_table(tmp_path / "corpus" / "index.parquet")
+    expected = {
+        "PMC1_f1_pA": None,
+        "PMC1_f1_pB": None,
+        "PMC2_f1": None,
+        "PMC4_f1_pA": NO_DERIVATIVES,
+        "PMC4_f1_pB": NO_DERIVATIVES,
+    }
+    # A corpus and an index of an earlier version do not state that a panel was cut out.
+    for rows in (pairs, pairs.drop_columns("cut_out")):
+        reasons = publishing.reasons(rows, publishing.RequestedRows()).to_pylist()
+        assert dict(zip(rows["figure_id"].to_pylist(), reasons, strict=True)) == expected
+        indexed = metadata.from_index_rows(rows)
+        for table in (indexed, indexed.drop_columns("cut_out")):
+            shown = {row["figure_id"]: reason_to_withhold(row) for row in table.to_pylist()}
+            assert shown == expected
 
 
 def test_near_duplicates_of_a_benchmark_take_their_panels_along(

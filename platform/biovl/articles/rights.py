@@ -5,6 +5,7 @@ party whom the figure credits ("reprinted with permission"), so the licence of s
 unknown, whatever its article states.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,7 +24,7 @@ REASONS = (RETRACTED, NOT_ALLOWED, NOT_STATED, NO_DERIVATIVES, OF_OTHERS)
 
 READS = (
     *("license", "license_group", "redistributable", "retracted", "third_party", "credit"),
-    *("caption", "derivatives_allowed", "box_px"),
+    *("caption", "derivatives_allowed", "box_px", "cut_out", "figure_id", "parent_figure_id"),
 )
 """Columns about the rights of a row; older tables lack some."""
 
@@ -53,7 +54,7 @@ def reason_to_withhold(row: Row, accepted: Collection[str] = ()) -> str | None:
         RETRACTED: bool(row.get("retracted")),
         NOT_ALLOWED: may_go is False,
         NOT_STATED: may_go is None,
-        NO_DERIVATIVES: row.get("box_px") is not None and not row.get("derivatives_allowed"),
+        NO_DERIVATIVES: not _derivatives_allowed(row) and is_cut_out(row),
         OF_OTHERS: credits_third_party(row),
     }
     return next((why for why in REASONS if applies[why] and why not in accepted), None)
@@ -64,6 +65,28 @@ def redistributable(row: Row) -> bool | None:
     if "redistributable" in row:
         return cast(bool | None, row["redistributable"])
     return allowed_by(License(row.get("license") or None)).redistributable
+
+
+def _derivatives_allowed(row: Row) -> bool:
+    if "derivatives_allowed" in row:
+        return bool(row["derivatives_allowed"])
+    return bool(allowed_by(License(row.get("license") or None)).derivatives)
+
+
+def is_cut_out(row: Row) -> bool:
+    """Return whether a row is a panel cut out of a figure, which may be a derivative of it.
+
+    Corpora and indexes of earlier versions do not state it: there the id of a panel is that of its
+    figure, ``_p`` and the panel's label.
+    """
+    if "box_px" in row:
+        return row["box_px"] is not None
+    if row.get("cut_out") is not None:
+        return bool(row["cut_out"])
+    figure_id = row.get("figure_id") or ""
+    if "parent_figure_id" in row:
+        return figure_id.startswith(f"{row['parent_figure_id']}_p")
+    return re.search(r"_p[^_]+\Z", figure_id) is not None
 
 
 def credits_third_party(row: Row) -> bool:

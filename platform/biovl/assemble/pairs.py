@@ -52,6 +52,8 @@ CANDIDATE_SCHEMA = pa.schema(
         *(records.schema(Article).field(name) for name in _ARTICLE_COLUMNS),
         *_PUBMED_COLUMNS,
         pa.field("article_defect", pa.string()),
+        # Whether the image is a panel cut out of a figure, which may be a derivative of it.
+        pa.field("cut_out", pa.bool_(), nullable=False),
         pa.field("mention_count", pa.int32(), nullable=False),
         pa.field("mention_chars", pa.int32(), nullable=False),
         # Of each citing paragraph: the figure references of BIOMEDICA's table 7.
@@ -88,6 +90,8 @@ PAIR_SCHEMA = pa.schema(
 
 
 GROUP = "group_id"
+PANEL_BOX = "box_px"
+"""Column of ``panels/``: the box of a panel in its figure; null for a figure that is not split."""
 
 
 def whole_of(rows: pa.Table) -> pa.ChunkedArray:
@@ -194,8 +198,10 @@ def candidates(
         texts = [pair_text(c, m, text) for c, m in zip(captions, mentions, strict=True)]
     else:
         texts = [long or caption for long, caption in zip(written, captions, strict=True)]
+    is_of_panels = PANEL_BOX in figures.column_names
     derived: dict[str, Any] = {
         "article_defect": joined["defect"],
+        "cut_out": figures[PANEL_BOX].is_valid() if is_of_panels else [False] * len(figures),
         "mention_count": [len(cited) for cited in mentions],
         "mention_chars": [sum(map(len, cited)) for cited in mentions],
         "mention_char_counts": [[len(mention) for mention in cited] for cited in mentions],

@@ -118,7 +118,8 @@ def _figures(source: Folder, path: str) -> pa.Table:
     with open_part(source, path) as parquet:
         existing = set(parquet.schema_arrow.names)
         absent = [name for name in pairing.FIGURE_COLUMNS if name not in existing]
-        names = [*pairing.FIGURE_COLUMNS, *records.extra_columns(parquet.schema_arrow)]
+        names = [*pairing.FIGURE_COLUMNS, pairing.PANEL_BOX]
+        names += records.extra_columns(parquet.schema_arrow)
         figures = parquet.read([name for name in names if name in existing])
     if set(absent) - {pairing.GROUP}:
         raise ArtifactError(

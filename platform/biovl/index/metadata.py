@@ -82,6 +82,8 @@ class IndexedFigure:
     license_code: str | None
     """Licence code of the article in the metadata of its source."""
     derivatives_allowed: bool | None
+    cut_out: bool | None
+    """Whether the image is a panel cut out of a figure, which may be a derivative of it."""
     labels: list[str] | None
     """Values of columns of the corpus that a private table brought along: ``finding=nodule``."""
 
@@ -89,7 +91,7 @@ class IndexedFigure:
 SCHEMA = records.schema(IndexedFigure)
 LATER = frozenset(
     "redistributable third_party stated_license "
-    "panel_type panel_subtype license_code derivatives_allowed labels".split()
+    "panel_type panel_subtype license_code derivatives_allowed cut_out labels".split()
 )
 """Columns that tables of earlier versions may lack."""
 
@@ -324,6 +326,7 @@ def _rights(rows: pa.Table) -> dict[str, pa.Array]:
         "license_url": pa.array([one.url for one in terms], pa.string()),
         "redistributable": pa.array([rights.redistributable(row) for row in plain], pa.bool_()),
         "third_party": pa.array([rights.credits_third_party(row) for row in plain], pa.bool_()),
+        "cut_out": pa.array([rights.is_cut_out(row) for row in plain], pa.bool_()),
         "stated_license": _column(rows, "license"),
     }
 

@@ -145,7 +145,7 @@ def dropped_rows(uri: str, requested: RequestedRows) -> Iterator[pa.Table]:
         schema = parquet.schema_arrow
         for group in range(parquet.num_row_groups):
             yield parquet.read_row_group(group)
-    for rows in groups_of(source, INDEX, [*READS, "figure_id", "article_id"]):
+    for rows in groups_of(source, INDEX, [*READS, "article_id"]):
         rows = rows.append_column("dropped_by", reasons(rows, requested))
         held_back = rows.filter(rows["dropped_by"].is_valid())
         columns = [
