@@ -38,6 +38,7 @@ _SCHEMA = pa.schema(
             for name in ("mention_token_counts", "mention_char_counts")
         ),
         pa.field("mesh_terms", pa.list_(pa.string())),
+        pa.field("cut_out", pa.bool_()),
     ]
 )
 
@@ -69,6 +70,7 @@ def pair(article_id: str, **values: Any) -> dict[str, Any]:
         "width_px": 700,
         "height_px": 500,
         "mesh_terms": None,
+        "cut_out": False,
     }
     return {**ordinary, **values}
 

@@ -93,6 +93,18 @@ def load(folder: Path, cache: Path) -> Any:
     return datasets.load_dataset(str(folder), cache_dir=str(cache))
 
 
+def test_a_corpus_of_panels_is_not_said_to_be_of_figures_as_published() -> None:
+    of_figures, of_panels = (
+        card([pair("A"), pair("B", cut_out=is_cut), pair("C", cut_out=None)])
+        for is_cut in (False, True)
+    )
+    assert "**Compound figures.**" in of_figures
+    assert "**Panels.**" not in of_figures
+    assert "or a panel of one (1)" in of_panels
+    assert "**Panels.**" in of_panels
+    assert "**Compound figures.**" not in of_panels
+
+
 def test_datasets_loads_every_split_of_a_corpus_with_jpeg_beside_png(tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     write_shard(folder / "train/00000.tar", ["jpg"] * 6)

@@ -110,12 +110,13 @@ def test_a_corpus_is_counted_as_in_table_6_of_biomedica() -> None:
     rows = [
         pair("A", mention_count=2, size=1000),
         pair("A", mention_count=1, size=500, caption_chars=0),
-        pair("B", split="val", mention_count=0, size=10),
+        pair("B", split="val", mention_count=0, size=10, cut_out=True),
     ]
     found = stats_of(rows)
     assert found["corpus"] == {
         "articles": 2,
         "images": 3,
+        "panels": 1,
         "captions": 2,
         "mentions": 3,
         "size_bytes": 1510,

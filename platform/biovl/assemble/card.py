@@ -88,6 +88,14 @@ _NEAR_DUPLICATES = """* **Near duplicates** are found by a perceptual hash: crop
 that were published again, and changed colours escape it. Images of public benchmarks may be among \
 the pairs."""
 
+_FIGURES = """* **Compound figures.** An image is a figure as published. Many have several panels, \
+and the caption speaks of all of them: a pair then says that a text describes an image, not which \
+part describes which."""
+_PANELS = """* **Panels.** An image is a panel that was cut out of a figure by its labels and its \
+layout (`cut_out` in `index.parquet`), or a figure that was not. The caption of a panel is what \
+the figure's says of it and of all panels. Some cuts and captions are wrong: they were not looked \
+at. A cut is arguably a derivative work, which some licences (ND) do not allow to pass on."""
+
 _LIMITATIONS: dict[Origin, str] = {
     "literature": f"""## Limitations
 
@@ -96,9 +104,7 @@ XML, else the article's. Material of third parties inside a figure may be under 
 nobody wrote down for machines; `credit` holds what the figure says of its origin. Check before \
 you redistribute. Licences that ask for attribution are met with `citation` and `doi`, which \
 every pair carries.
-* **Compound figures.** An image is a figure as published. Many have several panels, and the \
-caption speaks of all of them: a pair then says that a text describes an image, not which part \
-describes which.
+{_FIGURES}
 * **Captions are not descriptions.** They are written for readers of the article; they name what \
 cannot be seen (methods, statistics, numbers of patients) and leave out what can.
 * **Mentions** are whole paragraphs. A paragraph that cites a figure may be mostly about another \
@@ -157,7 +163,7 @@ def dataset_card(
         _statistics(stats, of),
         _pictures(plots),
         biomedica_section() if of == "literature" else "",
-        _LIMITATIONS[of],
+        _LIMITATIONS[of].replace(_FIGURES, _PANELS) if _of_panels(stats) else _LIMITATIONS[of],
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -170,6 +176,8 @@ def _contents(
     of: Origin,
 ) -> str:
     records, image = _RECORDS[of]
+    if _of_panels(stats):
+        image = f"{image}, or a panel of one ({stats['corpus']['panels']:,})"
     corpus, splits = stats["corpus"], stats["splits"]
     text = _TEXT_CHOICES[manifest["config"]["text"]]
     shards = manifest["counts"]["shards"]
@@ -198,6 +206,11 @@ bytes, so that any pair can be read without its shard.
 * `stats.json`, `plots/`: what is below, in numbers and drawn. `manifest.json`: how it was made.
 
 The `.json` holds {fields}.{files}"""
+
+
+def _of_panels(stats: Mapping[str, Any]) -> bool:
+    """Return whether any image was cut out of a figure; earlier statistics do not count them."""
+    return bool(stats["corpus"].get("panels"))
 
 
 def _embeddings(manifest: Mapping[str, Any]) -> Sequence[str]:

@@ -48,6 +48,7 @@ CONVENTIONS = {
     "counted on its own; a pair may count under several",
     "iqr": "third quartile less first",
     "mention_chars": "all body paragraphs that cite an image, of images with such a paragraph",
+    "panels": "images that were cut out of a figure",
     "quantiles": "linear between neighbouring values, as numpy.quantile",
     "references": "one body paragraph that cites an image; it counts once for each image",
     "std": "of the population: divided by the count",
@@ -94,6 +95,7 @@ def statistics(
         "corpus": {
             "articles": len(articles),
             "images": _sum(images, "pairs"),
+            "panels": _sum(images.filter(pc.equal(images["cut_out"], "true")), "pairs"),
             "captions": lengths["caption_chars"].above(0),
             "mentions": _sum(images, "mentions"),
             "size_bytes": _sum(images, "size_bytes"),

@@ -20,7 +20,10 @@ LENGTHS = (
     "caption_tokens caption_chars text_tokens text_chars mention_chars width_px height_px"
 ).split()
 FACTS = ("published", "language", "article_type", "journal")
-_TEXT = ("article_id", "split", "license", "license_group", "kind", "image_format", *FACTS)
+_TEXT = (
+    *("article_id", "split", "license", "license_group", "kind", "image_format", "cut_out"),
+    *FACTS,
+)
 _NUMBERS = ("mention_count", "full_text_chars", "full_text_tokens", "size", *LENGTHS)
 _REFERENCES = {
     "reference_tokens": "mention_token_counts",
@@ -41,7 +44,7 @@ READS = tuple(_COLUMNS.names)
 SEPARATOR = "\x1f"
 _ARTICLE_KEYS = ("article_id", "split", "license", "license_group")
 ARTICLE_FACTS = (*FACTS, "mesh", "full_text_chars", "full_text_tokens")
-_PAIR_KEYS = ("split", "kind", "image_format")
+_PAIR_KEYS = ("split", "kind", "image_format", "cut_out")
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class PairTally:
     """Distinct values by column; also ``area_px`` and ``pixel_bins``, bins of image sizes."""
 
     pairs: pa.Table
-    """A row per combination of split, kind and format: ``pairs``, ``mentions``, ``size_bytes``."""
+    """A row per split, kind, format and ``cut_out``: ``pairs``, ``mentions``, ``size_bytes``."""
 
     articles: pa.Table
     """One row per article, split, licence and licence group: its pairs, and article metadata."""
