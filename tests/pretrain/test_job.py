@@ -345,6 +345,17 @@ def test_weights_that_do_not_exist_are_refused_before_anything_is_written(
     assert not (tmp_path / "model").exists()
 
 
+def test_a_tokenizer_of_which_another_token_is_published_is_refused_before_anything_is_written(
+    sample_corpus: Path, tmp_path: Path
+) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "ct"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ConfigError, match="eos_id=3"):
+        run(sample_corpus, tmp_path / "model", **{"model.tokenizer": str(tmp_path)})
+    assert not (tmp_path / "model").exists()
+
+
 def test_more_workers_than_pairs_of_a_step_are_refused(sample_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"workers\.count: 33 .* 32 "):
         run(sample_corpus, tmp_path / "model", **{"workers.count": 33})

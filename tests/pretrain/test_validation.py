@@ -21,7 +21,7 @@ from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.card_sections import scores_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
-from biovl.pretrain.prepare import towers_of
+from biovl.pretrain.prepare import check_pooled_token, towers_of
 from biovl.pretrain.validation import TASKS, describe_scores, validate
 from biovl.runtime.checkpoints import Checkpoints
 
@@ -80,8 +80,9 @@ def test_training_pools_the_token_that_the_published_model_pools(
     built = build(config.model, with_weights=True)
     if refused:
         with pytest.raises(ConfigError, match=refused):
-            towers_of(built, config.step, torch.device("cpu"))
+            check_pooled_token(built, config.step)
         return
+    check_pooled_token(built, config.step)
     towers = towers_of(built, config.step, torch.device("cpu"))
     ids = built.tokenizer.encode(["a probe", "red", "a red square"])
     tokens_T = torch.from_numpy(np.concatenate(ids))

@@ -24,9 +24,8 @@ def towers_of(
     They are compiled with ``step.compile=true``; ``auto`` is for the caller to decide.
 
     Raises:
-        ConfigError: If the text tower or the tokenizer does not support ``step.text``.
+        ConfigError: If the text tower does not support ``step.text``.
     """
-    check_pooled_token(built, step)
     model = built.model.to(device).train()
     lock(model, optim or OptimConfig())
     if step.checkpoint_activations:
