@@ -163,11 +163,11 @@ def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
         (-0.2, "tokens_cut", ROSE, "of captions, cut off"),
         (0.2, "padding", GREY, "of the context, empty (not computed unless step.text=padded)"),
     ):
-        shares = [getattr(trial, name) for trial in trials.values()]
+        shares = [getattr(trial, name) for _, trial in trials]
         drawn = axes.bar([place + shift for place in places], shares, 0.36, color=colour)
         axes.bar_label(drawn, [f"{share:.1%}" for share in shares], padding=2, fontsize=9)
         drawn.set_label(label)
-    axes.set_xticks(places, list(trials))
+    axes.set_xticks(places, [label for label, _ in trials])
     axes.set_xlim(-0.8, len(trials) - 0.2)
     axes.set_ylim(0, 1.1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
@@ -176,8 +176,8 @@ def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
     return png(figure)
 
 
-def by_waste(outcomes: Sequence[TrialOutcome]) -> dict[str, Trial]:
-    """Return a trial for each context and share of tokens wasted, by its label in the plot.
+def by_waste(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, Trial]]:
+    """Return a trial for each context and share of tokens wasted, with its label in the plot.
 
     Trials of one context differ if their tokenizers, texts or corpora do; then labels name these.
     """
@@ -186,11 +186,15 @@ def by_waste(outcomes: Sequence[TrialOutcome]) -> dict[str, Trial]:
         measured.setdefault((trial.context, trial.tokens_cut, trial.padding), trial)
     trials = [measured[key] for key in sorted(measured)]
     is_unique = len({trial.context for trial in trials}) == len(trials)
-    return {
-        f"{trial.context:,} tokens"
-        + ("" if is_unique else "\n" + two_lines(_named(trial), 24)): trial
+    # Not by label: cut labels of two trials may be equal.
+    return [
+        (
+            f"{trial.context:,} tokens"
+            + ("" if is_unique else "\n" + two_lines(_named(trial), 24)),
+            trial,
+        )
         for trial in trials
-    }
+    ]
 
 
 def _points(
