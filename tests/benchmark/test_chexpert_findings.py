@@ -60,6 +60,45 @@ SAID = [
         "There is no pneumothorax, effusion has increased",
         {"Pneumothorax": "n", "Pleural Effusion": "p"},
     ),
+    ("Effusion has partially resolved.", {"Pleural Effusion": "p"}),
+    # Answers to headings.
+    (
+        "Pneumothorax: None. Pleural effusion: No. Edema: absent.",
+        {"Pneumothorax": "n", "Pleural Effusion": "n", "Edema": "n"},
+    ),
+    (
+        "Pneumothorax : none\nEffusion:none\nEdema: mild\nConsolidation - no",
+        {"Pneumothorax": "n", "Pleural Effusion": "n", "Edema": "p", "Consolidation": "n"},
+    ),
+    (
+        "- no effusion\n- edema\n- effusions - none",
+        {"Pleural Effusion": "n", "Edema": "p"},
+    ),
+    ("No effusion, or edema: stable.", {"Pleural Effusion": "n", "Edema": "n"}),
+    ("Effusion: no, edema: mild.", {"Pleural Effusion": "n", "Edema": "p"}),
+    ("Consolidation: No consolidation.", {"Consolidation": "n"}),
+    ("Consolidation: left lower lobe consolidation.", {"Consolidation": "p"}),
+    ("Cardiomegaly: not present. Fracture: no evidence.", {"Cardiomegaly": "n", "Fracture": "n"}),
+    ("Pneumonia: possible. Edema: ?", {"Pneumonia": "u", "Edema": "u"}),
+    ("Pleural effusion: no change.", {"Pleural Effusion": "p"}),
+    ("Pleural effusion: no significant interval change.", {"Pleural Effusion": "p"}),
+    ("Lungs: small effusion. Edema: mild", {"Pleural Effusion": "p", "Edema": "p"}),
+    ("Impression: pneumonia", {"Pneumonia": "p"}),
+    ("No pneumothorax: small effusion.", {"Pneumothorax": "n", "Pleural Effusion": "p"}),
+    ("Chest tube: no pneumothorax.", {"Support Devices": "p", "Pneumothorax": "n"}),
+    ("Known pneumothorax - no effusion.", {"Pneumothorax": "p", "Pleural Effusion": "n"}),
+    ("Chest tube removed; effusion resolved", {"Support Devices": "n", "Pleural Effusion": "n"}),
+    # What is unlikely is not excluded.
+    ("Pneumonia is unlikely.", {"Pneumonia": "u"}),
+    ("Pneumonia: unlikely", {"Pneumonia": "u"}),
+    ("Unlikely pneumonia.", {"Pneumonia": "u"}),
+    ("Pneumonia is less likely.", {"Pneumonia": "u"}),
+    ("Pneumonia unlikely, effusion present.", {"Pneumonia": "u", "Pleural Effusion": "p"}),
+    # Effusions elsewhere.
+    ("Pericardial effusion. Large knee effusion.", {}),
+    ("Pericardial and pleural effusions.", {"Pleural Effusion": "p"}),
+    ("Pleural and pericardial effusions.", {"Pleural Effusion": "p"}),
+    ("Left effusion.", {"Pleural Effusion": "p"}),
 ]
 
 
@@ -95,5 +134,10 @@ def test_lines_and_spaces_do_not_matter() -> None:
     assert label("FINDINGS:\nSmall  pleural\neffusion") == label("findings: small pleural effusion")
 
 
+def test_a_heading_at_the_end_is_a_mention() -> None:
+    assert label("Edema:") == {"Edema": "positive"}
+
+
 def test_long_texts_take_no_long_time() -> None:
+    assert label("edema: " * 20_000)["Edema"] == "positive"
     assert label("no opacity of the lung and " * 20_000)["Lung Opacity"] == "negative"

@@ -21,6 +21,12 @@ from biovl.benchmark.report_sections import sections
             "FINDINGS: In frontal and lateral views: an effusion.",
             "In frontal and lateral views: an effusion.",
         ),
+        (
+            "FINDINGS: PLEURAL EFFUSION: Small. LEFT LUNG: Clear. OTHER: None. IMPRESSION: Same.",
+            "PLEURAL EFFUSION: Small. LEFT LUNG: Clear. OTHER: None.\n\nSame.",
+        ),
+        ("TECHNIQUE: AP. FINDINGS/IMPRESSION: Normal. SIGNED BY: Lee", "Normal."),
+        ("Findings and impression: Normal.", "Normal."),
         ("HISTORY: cough", None),
         ("no headings", None),
         ("", None),
@@ -28,3 +34,9 @@ from biovl.benchmark.report_sections import sections
 )
 def test_findings_and_impression(report: str, found: str | None) -> None:
     assert sections(report, ("findings", "impression")) == found
+
+
+def test_other_sections_end_at_any_words_in_capitals() -> None:
+    report = "BEFUND: LUNGS: Erguss. BEURTEILUNG: Erguss links. DIKTIERT VON: Lee"
+    assert sections(report, ("befund",)) == "LUNGS: Erguss."
+    assert sections(report, ("befund", "beurteilung")) == "LUNGS: Erguss.\n\nErguss links."

@@ -11,7 +11,7 @@ Source:
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 State = Literal["positive", "uncertain", "negative"]
@@ -26,6 +26,10 @@ class Labeller(Protocol):
     def __call__(self, text: str) -> Mapping[str, State]: ...
 
 
+_NOT_OF_OTHERS = "".join(
+    f"(?<!{place} )"
+    for place in "pericardial joint hip knee ankle elbow shoulder subdural ear".split()
+)
 _MENTIONS: Mapping[str, str] = {
     "Enlarged Cardiomediastinum": (
         r"(?:enlarged|widened|wide|prominent|enlargement of the|widening of the)"
@@ -60,7 +64,8 @@ _MENTIONS: Mapping[str, str] = {
     "Atelectasis": r"atelecta(?:sis|ses|tic)|(?:lobar|lung|lobe|segmental) collapse|collapsed lung",
     "Pneumothorax": r"(?:hydro)?pneumothora(?:x|ces)",
     "Pleural Effusion": (
-        r"(?:pleural )?effusions?(?! in the pericard)|pleural fluid|h(?:a?e)mothorax|hydrothorax"
+        rf"(?:pleural |{_NOT_OF_OTHERS})effusions?(?! in the pericard)"
+        r"|pleural (?:and|or) pericardial effusions?|pleural fluid|h(?:a?e)mothorax|hydrothorax"
         r"|blunt(?:ing|ed)(?: of)?(?: the)?(?: (?:left|right|bilateral|lateral|posterior))*"
         r" costophrenic"
     ),
@@ -102,7 +107,9 @@ _NORMAL: Mapping[str, re.Pattern[str]] = {
     "Pleural Effusion": re.compile(r"\bcostophrenic (?:angles?|sulci) (?:are|is) (?:sharp|clear)"),
 }
 
-_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n")
+# Lines that begin with a heading or a bullet begin a sentence; other line breaks are anywhere.
+_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n|\n(?=[^\n:]{2,40}:|\s*[-*•]\s)")
+_HEADING = re.compile(rf"\b(?:{'|'.join(_MENTIONS.values())}) ?:$")
 _BEFORE, _AFTER = 300, 100
 """Characters before and after a mention that determine its state."""
 # "No effusion but a pneumothorax": the negation ends before the second mention.
@@ -115,13 +122,15 @@ _UNCERTAIN_BEFORE = re.compile(
     r"\b(?:may|might|could|possib(?:le|ly)|probabl[ey]|likely|suspected|suspicio(?:n|us)|question"
     r"(?:able)?|concern(?:ing)? for|suggest(?:s|ive|ing)?|cannot (?:be )?(?:exclude|rule out)"
     r"|can ?not (?:exclude|rule out)|not (?:exclude|rule out)|rule out|r/o|equivocal|presumed"
-    r"|differential|versus|vs|potential(?:ly)?|consider)\b|\?"
+    r"|differential|versus|vs|potential(?:ly)?|consider|unlikely(?=[^,]*$))\b|\?"
 )
 _UNCERTAIN_AFTER = re.compile(
     r"^[^,]{0,60}?\b(?:(?:cannot|can ?not|not|couldn't|can't) be (?:entirely |completely )?"
-    r"(?:excluded|ruled out)|(?:not|never) (?:entirely |completely )?excluded|is (?:possible|likely"
-    r"|suspected|questioned|difficult)"
-    r"|(?:are|is|would be) (?:possible|likely|suspected|considered))\b|^\s*(?:\?|(?:versus|vs)\b)"
+    r"(?:excluded|ruled out)|(?:not|never) (?:entirely |completely )?excluded|unlikely"
+    r"|is (?:questioned|difficult)"
+    r"|(?:are|is|would be) (?:(?:less|more|most|very) )?(?:possible|likely|suspected|considered))\b"
+    r"|^\s*(?:\?|(?:versus|vs)\b)|^ ?[:–-] ?(?:\?|(?:possibl[ey]|probabl[ey]|likely|suspected"
+    r"|questionable|equivocal|uncertain|indeterminate|maybe|may|cannot)\b)"
 )
 # "No change in the effusion", "no doubt about" and "not only" negate no finding.
 _NO_NEGATION = re.compile(
@@ -142,9 +151,14 @@ _NEGATIVE_AFTER = re.compile(
     r"^[^,]{0,40}?\b(?:(?:is|are|was|were|has been|have been) (?:no longer|absent|excluded"
     r"|ruled out|resolved|removed"
     r"|not(?! (?:\w+ )?(?:changed|resolved|cleared|removed|improved|increased|decreased)))"
-    r"|(?:has|have) (?!not )(?:\w+ )?(?:resolved|cleared)"
-    r"|not (?:seen|identified|present|evident|visuali[sz]ed|demonstrated)|: (?:no|none|absent)\b)"
+    r"|(?:has|have) (?!not |partial|partly|incomplete)(?:\w+ )?(?:resolved|cleared)"
+    r"|not (?:seen|identified|present|evident|visuali[sz]ed|demonstrated))"
+    r"|^ (?!not |never |partial|partly|incomplete)(?:\w+ )?(?:removed|resolved|excluded"
+    r"|ruled out)\b"
+    r"|^ ?[:–-] ?(?:none|nil|absent|negative|removed|resolved|no(?! \w))\b"
 )
+# "Edema: no evidence" negates the edema, "chest tube: no pneumothorax" not the tube.
+_NO_FINDING_AFTER = re.compile(r"^ ?: ?no\b")
 
 _STRENGTH = {"negative": 0, "uncertain": 1, "positive": 2}
 
@@ -161,9 +175,7 @@ def label(text: str) -> dict[str, State]:
         if name not in states or _STRENGTH[state] > _STRENGTH[states[name]]:
             states[name] = state
 
-    for part in _SENTENCE.split(text.lower()):
-        # Reports have line breaks anywhere.
-        sentence = " ".join(part.split())
+    for sentence in _sentences(text.lower()):
         for name, pattern in _NORMAL.items():
             if pattern.search(sentence):
                 tell(name, "negative")
@@ -171,7 +183,9 @@ def label(text: str) -> dict[str, State]:
             for mention in pattern.finditer(sentence):
                 start, end = mention.span()
                 before = sentence[max(start - _BEFORE, 0) : end]
-                tell(name, _state(before, sentence[end : end + _AFTER]))
+                after = sentence[end : end + _AFTER]
+                if not (after.lstrip().startswith(":") and pattern.search(after)):
+                    tell(name, _state(before, after, is_device=name == SUPPORT_DEVICES))
     is_abnormal = any(
         state != "negative" for name, state in states.items() if name != SUPPORT_DEVICES
     )
@@ -180,19 +194,35 @@ def label(text: str) -> dict[str, State]:
     return states
 
 
-def _state(before: str, after: str) -> State:
+def _sentences(text: str) -> Iterator[str]:
+    """Return the sentences of a text; a finding and a colon belong to what follows."""
+    heading = ""
+    for part in _SENTENCE.split(text):
+        sentence = heading + " ".join(part.split())
+        heading = f"{sentence} " if not heading and _HEADING.search(sentence[-_AFTER:]) else ""
+        if not heading:
+            yield sentence
+    yield heading.strip()
+
+
+def _state(before: str, after: str, *, is_device: bool) -> State:
     """Return the state of a mention from the words around it in its sentence.
 
     Args:
         before: The text up to and including the mention: ``, heart is enlarged`` begins a clause.
         after: The text after the mention.
+        is_device: Whether the mention is of a support device.
     """
+    answers, _, before = before.rpartition(": ")
     before = _NO_NEGATION.sub("", _CONTRAST.split(before)[-1])
-    if _CHANGES.match(after):
+    # In "effusion: no, edema: mild", the second mention begins a clause as well.
+    if _CHANGES.match(after) or (answers and after.lstrip().startswith(":")):
         before = before.rpartition(",")[2]
-    after = _CONTRAST.split(after)[0]
+    after = _NO_NEGATION.sub("", _CONTRAST.split(after)[0])
     if _UNCERTAIN_BEFORE.search(before) or _UNCERTAIN_AFTER.search(after):
         return "uncertain"
     if _NEGATIVE_BEFORE.search(before) or _NEGATIVE_AFTER.search(after):
+        return "negative"
+    if not is_device and _NO_FINDING_AFTER.search(after):
         return "negative"
     return "positive"

@@ -1,18 +1,23 @@
 """Sections of radiology reports by their headings: FINDINGS, IMPRESSION and others.
 
-A heading is a known word at the start of a line or sentence, or words in capitals, before a colon.
-Line breaks are not needed: reports are often stored without them. ``LUNGS:`` and the like are no
-headings, but parts of a section.
+A heading is a known word at the start of a line or sentence, before a colon. Line breaks are not
+needed: reports are often stored without them. ``LUNGS:`` and ``PLEURAL EFFUSION:`` are no headings,
+but parts of a section. If other sections than the known ones are asked for, any words in capitals
+are headings except parts of the body.
 """
 
 import re
 from collections.abc import Sequence
 
-_KNOWN = (
+_ONE = (
     "findings?|impressions?|conclusions?|indication|(?:clinical )?history|technique|comparisons?"
     "|exam(?:ination)?|procedure|reason for (?:this )?exam(?:ination)?|recommendations?"
     "|notifications?|wet read|addendum|clinical (?:information|indication|data)|views?"
+    "|(?:dictated|read|reviewed|approved|(?:electronically )?signed)(?: by)?"
 )
+_KNOWN = rf"(?:{_ONE})(?:(?: and |\s?[/&]\s?)(?:{_ONE}))*"
+_UPPER = rf"(?:{_ONE.upper()})(?:(?: AND |\s?[/&]\s?)(?:{_ONE.upper()}))*"
+_IS_KNOWN = re.compile(_KNOWN)
 _PARTS = (
     "lungs?|pleurae?|pleural spaces?|heart|cardiac|(?:cardio)?mediastinum|hila|airways?|vessels"
     "|vasculature|bones?|osseous structures|bony structures|soft tissues?|chest wall|diaphragms?"
@@ -20,10 +25,11 @@ _PARTS = (
 )
 _STARTS = r"(?:^|(?<=\n)|(?<=[.:?!])|(?<=[\n.:?!]\s)|(?<=[.:?!]\s\s))"
 _CAPITALS = r"[A-Z][A-Z /&,()-]{2,60}[A-Z)]"
-_HEADING = re.compile(
-    rf"(?:(?:^|(?<=[\s.:?!]))(?:{_KNOWN.upper()})"
-    rf"|{_STARTS}(?:(?i:{_KNOWN})"
-    rf"|(?!(?i:(?:{_PARTS})(?:(?: and |, |/| & )(?:{_PARTS}))*)\s*:){_CAPITALS}))\s*:"
+_KNOWN_HEADING = rf"(?:(?:^|(?<=[\s.:?!])){_UPPER}|{_STARTS}(?i:{_KNOWN}))\s*:"
+_HEADING = re.compile(_KNOWN_HEADING)
+_ANY_HEADING = re.compile(
+    rf"{_KNOWN_HEADING}|{_STARTS}"
+    rf"(?!(?i:(?:{_PARTS})(?:(?: and |, |/| & )(?:{_PARTS}))*)\s*:){_CAPITALS}\s*:"
 )
 # In "comparison none findings: lungs are clear", nothing else tells where a sentence starts.
 _LOWER = re.compile(rf"(?:^|(?<=[\s.:?!]))(?:{_KNOWN})\s*:")
@@ -37,7 +43,8 @@ def sections(text: str, names: Sequence[str]) -> str | None:
         names: Headings in any case and number: ``findings`` matches ``FINDING:`` as well.
     """
     wanted = {_singular(name) for name in names}
-    headings = list((_LOWER if text.islower() else _HEADING).finditer(text))
+    pattern = _HEADING if all(map(_IS_KNOWN.fullmatch, wanted)) else _ANY_HEADING
+    headings = list((_LOWER if text.islower() else pattern).finditer(text))
     ends = [heading.start() for heading in headings[1:]] + [len(text)] * bool(headings)
     found = [
         text[heading.end() : end].strip()
