@@ -311,6 +311,20 @@ def test_questions_asked_twice_are_left_out_in_captions_as_well(tmp_path) -> Non
     assert right_options(data) == [f"this is {row['label']}" for row in [rows[0], *rows[2:-2]]]
 
 
+def test_a_column_of_splits_names_the_questions_of_the_test(tmp_path) -> None:
+    rows = labels_of_two_tasks()
+    for number, row in enumerate(rows):
+        row["split"] = ["Train", "testing", "test", None][number % 4]
+    path = write(tmp_path / "set", rows)
+    data = closed_vqa.build(closed_vqa.Config(data=path)).data()
+    own = [row["label"] for number, row in enumerate(rows) if number % 4 in (1, 2)]
+    assert right_options(data) == own
+    assert data.left_out["of another split than test"] == len(rows) - len(own)
+    where = closed_vqa.Config(data=Plugin("choices", {"path": path, "where": {"split": "Train"}}))
+    train = [row["label"] for number, row in enumerate(rows) if number % 4 == 0]
+    assert right_options(closed_vqa.build(where).data()) == train
+
+
 def test_captions_of_images_are_no_options(tmp_path) -> None:
     rows = labels_of_two_tasks()
     for number, row in enumerate(rows):

@@ -306,6 +306,16 @@ def test_rows_of_the_same_file_are_one_image_with_several_captions(tmp_path: Pat
     assert shades(found.images) == [1, 2]
 
 
+def test_other_columns_are_text_and_paths_are_compared(tmp_path: Path) -> None:
+    write(tmp_path / "a.png", png(1))
+    rows = ["image,patient,caption", "a.png,01,one", "./a.png,1,two"]
+    write(tmp_path / "captions.csv", "\n".join(rows).encode())
+    found = opening.open_pairs(str(tmp_path / "captions.csv"))
+    assert found.ids == ["0/a.png"]
+    assert list(found.texts) == ["one", "two"]
+    assert found.about["patient"].to_pylist() == ["01"]
+
+
 def test_names_and_captions_of_digits_are_no_numbers(tmp_path: Path) -> None:
     write(tmp_path / "001", png(1))
     write(tmp_path / "captions.csv", b"image,caption\n001,007\n")

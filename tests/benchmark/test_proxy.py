@@ -325,6 +325,18 @@ def test_two_models_are_compared_on_the_same_images_or_patients(column: str) -> 
         assert row["count"] == (12 if column else 119)
 
 
+def test_images_without_a_patient_are_patients_of_their_own() -> None:
+    kinds = np.arange(40) % 4
+    names = ["", None, " ", "01", "1", "1 ", *["p"] * 34]
+    data = proxy.sources(
+        pairs(kinds, "clinic", about=pa.table({"patient": names})), pairs(kinds, "papers")
+    )
+    outcome = judged(data, random_unit(80), patient="patient")
+    assert outcome.predictions["patient"].to_pylist() == [0, 1, 2, 3, 4, 4, *[5] * 34]
+    assert outcome.notes["patients"] == 6
+    assert "3 images without a patient are resampled one by one" in warnings(outcome)[0]
+
+
 def test_many_images_of_a_single_patient_are_reported_as_one() -> None:
     kinds = np.arange(40) % 4
     patients = pa.table({"patient": ["p1"] * 40})

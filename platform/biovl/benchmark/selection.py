@@ -1,7 +1,7 @@
 """Constructors and subsets of datasets, arranged so that tasks share the embeddings of a split."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +25,23 @@ _SPLIT_NAMES = {
 def split_named(name: str) -> str | None:
     """Return train, val or test for its usual spellings, otherwise None."""
     return _SPLIT_NAMES.get(name.lower())
+
+
+def splits_of(stated: Iterable[str | None] | None, parts: Iterable[tuple[str, int]]) -> np.ndarray:
+    """Return the split of each row of a table, empty if unknown.
+
+    Args:
+        stated: The column of splits, if there is one.
+        parts: Name and number of rows of each file; without a column, the prefixes of the names
+            determine the split: ``test-00000-of-00001.parquet``.
+    """
+    if stated is not None:
+        return np.array([split_named(name) or name for name in (name or "" for name in stated)])
+    by_file = [
+        (split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0]), rows)
+        for name, rows in parts
+    ]
+    return np.repeat([split or "" for split, _ in by_file], [rows for _, rows in by_file])
 
 
 def labelled(

@@ -89,6 +89,12 @@ def test_as_many_frames_without_the_structure_are_drawn(tmp_path: Path) -> None:
     assert table(tmp_path / "b") != table(tmp_path / "out")
 
 
+def test_few_frames_without_the_structure_are_not_all_of_them(tmp_path: Path) -> None:
+    write(tmp_path / "raw")
+    manifest = run("dresden_colon", tmp_path / "raw", tmp_path / "out", **{"reader.without": 0.1})
+    assert manifest.notes["by_class"]["test"] == {IN_VIEW: 3, NOT_IN_VIEW: 1}
+
+
 def test_empty_and_missing_masks_and_weak_labels_are_counted(tmp_path: Path) -> None:
     write(tmp_path / "raw")
     place = tmp_path / "raw/DSAD/colon/02"

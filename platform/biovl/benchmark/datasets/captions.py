@@ -5,6 +5,7 @@ columns, those of its first row. File names are relative to the folder of the ta
 """
 
 import io
+import posixpath
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -52,11 +53,10 @@ def build(config: Config) -> Pairs:
             (config.image, config.caption),
         )
         options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        # Columns of digits are names and captions, too: 001 is not 1.
-        with_types = csv.ConvertOptions(
-            strings_can_be_null=False,
-            column_types={config.image: pa.string(), config.caption: pa.string()},
-        )
+        # Digits are names: patient 001 is not 1, and a column of them has no other type.
+        with csv.open_csv(io.BytesIO(text.encode()), None, options) as reader:
+            types = dict.fromkeys(reader.schema.names, pa.string())
+        with_types = csv.ConvertOptions(strings_can_be_null=False, column_types=types)
         table = csv.read_csv(io.BytesIO(text.encode()), None, options, with_types)
     except UnicodeDecodeError as error:
         hint = spreadsheets.encoding_hint(error)
@@ -74,7 +74,7 @@ def build(config: Config) -> Pairs:
     captions = table[config.caption].to_pylist()
     rows_of: dict[str, list[int]] = {}
     for row in inside:
-        rows_of.setdefault(files[row], []).append(row)
+        rows_of.setdefault(posixpath.normpath(files[row]), []).append(row)
     names, first = tuple(rows_of), [rows[0] for rows in rows_of.values()]
     versions = [version_of(folder, file) for file in names]
     return selection.pairs(

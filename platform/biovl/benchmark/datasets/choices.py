@@ -68,6 +68,9 @@ class Config:
     image_id: str = ""
     """Column of image ids, used to detect repeated questions; empty: compare the image bytes, which
     reads all images."""
+    split: str = "split"
+    """Column of the splits, of which test is used. If it does not exist, file names determine the
+    split; if no row is of the split test, all are used."""
     where: Mapping[str, str] = field(default_factory=dict)
     """Use only rows with these values, by column."""
 
@@ -82,14 +85,18 @@ def build(config: Config) -> Choices:
     required, config = config.captions, _completed(config, schema)
     pairs = list(zip(_several(config.options), _several(config.answer), strict=True))
     named = [config.question, config.captions, config.task, config.id, config.image_id]
-    others_read = [name for name in (*named, *config.where) if name]
-    columns = list(dict.fromkeys([*(name for pair in pairs for name in pair), *others_read]))
+    read = [name for name in (*named, *config.where) if name]
+    read += [config.split] if config.split in schema.names else []
+    columns = list(dict.fromkeys([*(name for pair in pairs for name in pair), *read]))
     table = _table(config, [name for name, _ in parts], [*columns, config.image], schema)
     images = Column(config.path, parts, config.image, f"{known}-{config.image}")
     mask = np.ones(len(images), bool)
     for name, value in config.where.items():
         mask &= np.asarray(pc.equal(table[name].cast(pa.string()), value).fill_null(False))
-    is_test = _is_test(parts)
+    stated = table[config.split].cast(pa.string()).to_pylist() if config.split in read else None
+    is_test = selection.splits_of(stated, parts) == "test"
+    if not is_test[mask].any():
+        is_test[:] = True
     rows = np.flatnonzero(mask & is_test)
     others = {OTHER_SPLIT: int((mask & ~is_test).sum())}
     table = table.take(rows)
@@ -154,17 +161,6 @@ def build(config: Config) -> Choices:
         ids=[ids[number] for number in usable_rows],
         left_out=left_out,
     )
-
-
-def _is_test(parts: Sequence[tuple[str, int]]) -> np.ndarray:
-    """Return which rows are of the split test by file name; all rows if no file is named so."""
-    splits = [
-        selection.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
-        for name, _ in parts
-    ]
-    is_asked = [split == "test" or "test" not in splits for split in splits]
-    is_test_row: np.ndarray = np.repeat(is_asked, [rows for _, rows in parts])
-    return is_test_row
 
 
 def recognized(path: str, about: str = "classification") -> dict[str, Any]:

@@ -195,10 +195,6 @@ def _class_names(schema: pa.Schema, column: str) -> list[str]:
 
 def _splits(config: Config, values: pa.Table, parts: tuple[tuple[str, int], ...]) -> np.ndarray:
     if config.split in values.column_names:
-        stated = values[config.split].cast(pa.string()).fill_null("").to_pylist()
-        return np.array([selection.split_named(name) or name for name in stated])
-    by_file = [
-        selection.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
-        for name, _ in parts
-    ]
-    return np.repeat([split or "test" for split in by_file], [rows for _, rows in parts])
+        return selection.splits_of(values[config.split].cast(pa.string()).to_pylist(), parts)
+    split_N = selection.splits_of(None, parts)
+    return np.where(split_N == "", "test", split_N)

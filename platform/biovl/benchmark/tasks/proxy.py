@@ -92,7 +92,7 @@ class Config:
     Empty: all whole."""
     patient: str = ""
     """Column of the private data whose images are resampled together; ``patient`` in the layout of
-    MIMIC-CXR. Empty: images are resampled one by one."""
+    MIMIC-CXR. Empty: images are resampled one by one, as are those without a value."""
     neighbours: int = 1
     """Number of nearest public images per private image."""
     labeller: str | Plugin = OURS
@@ -247,6 +247,7 @@ class Proxy:
         positive_NL = positive_ML[joined.text_of_image]
         # Of several texts of an image, each may mention a finding.
         np.logical_or.at(positive_NL, joined.further_F2[:, 0], positive_ML[joined.further_F2[:, 1]])
+        group_P, without_patient = _groups(private, self.config.patient)
         counts = {
             "whole_reports": sum(part is None for part in cut) if self.config.sections else 0,
             "truncated_texts": found.truncated,
@@ -255,8 +256,12 @@ class Proxy:
             **{name: getattr(joined, name) for name in Pairs.__dataclass_fields__},
             is_private_N=np.arange(len(joined.ids)) < len(private.ids),
             positive_NL=positive_NL,
-            group_P=_groups(private, self.config.patient),
-            facts={"selection": dict(facts), "texts": counts},
+            group_P=group_P,
+            facts={
+                "selection": dict(facts),
+                "texts": counts,
+                "images_without_patient": without_patient,
+            },
         )
 
     def evaluate(self, data: LabelledPairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
@@ -413,18 +418,29 @@ class _Indexed:
         return found_CD
 
 
-def _groups(private: Pairs, column: str) -> np.ndarray:
-    """Return the number of each image's patient; without a column, each image is its own."""
+def _groups(private: Pairs, column: str) -> tuple[np.ndarray, int]:
+    """Return the number of each image's patient, and how many images have no patient.
+
+    Without a patient, or a column of them, each image is a group of its own.
+    """
     if not column:
-        return np.arange(len(private.ids))
+        return np.arange(len(private.ids)), 0
     if column not in private.about.column_names:
         raise ArtifactError(
             f"{private.name} has no column {column} of patients, only "
             f"{', '.join(private.about.column_names)}"
         )
-    values = [str(value) for value in private.about[column].to_pylist()]
-    group_P: np.ndarray = np.unique(values, return_inverse=True)[1]
-    return group_P
+    values: list[str | int] = [
+        row if _is_blank(value) else str(value).strip()
+        for row, value in enumerate(private.about[column].to_pylist())
+    ]
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    group_P = np.array([numbers[value] for value in values], np.int64)
+    return group_P, sum(isinstance(value, int) for value in values)
+
+
+def _is_blank(patient: Any) -> bool:
+    return patient is None or patient != patient or not str(patient).strip()
 
 
 def _left_out(data: LabelledPairs, undefined: Sequence[str]) -> dict[str, int]:
@@ -442,6 +458,8 @@ def _warnings(facts: Mapping[str, Any], groups: int, *, by_patient: bool) -> lis
     found, selected = [], facts.get("selection", {})
     if by_patient and groups == 1:
         found.append("one patient: the intervals show no uncertainty")
+    if without := facts.get("images_without_patient", 0):
+        found.append(f"{without:,} images without a patient are resampled one by one")
     if selected and not selected[proxy_pool.FAR]:
         found.append(f"all {selected['candidates']:,} readable public images are candidates")
     if selected and not selected[proxy_pool.INCONSISTENT]:

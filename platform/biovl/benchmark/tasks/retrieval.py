@@ -276,7 +276,7 @@ def _groups(tokens_N: np.ndarray, about: pa.Table) -> dict[str, np.ndarray]:
         for row, value in enumerate(about[column].to_pylist()):
             for one in value if isinstance(value, list) else [value]:
                 values.setdefault(str(one), []).append(row)
-        for one in sorted(values.keys() - {"None"}):
+        for one in sorted(values.keys() - {"None", ""}):
             groups[f"{name} {one}"] = np.array(values[one], np.int64)
     return groups
 

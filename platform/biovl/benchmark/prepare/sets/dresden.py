@@ -134,7 +134,9 @@ class Dresden:
         for split in ("train", "val", "test"):
             present = [one for one in shown if one.split == split]
             absent = {one.id: one for one in hidden if one.split == split}
-            count = round(self._config.without * len(present)) or len(absent)
+            count = len(absent)
+            if self._config.without:
+                count = max(1, round(self._config.without * len(present)))
             chosen = drawn(list(absent), count, self._config.seed) if present else []
             left_out[NOT_DRAWN] += len(absent) - len(chosen)
             splits[split] = [_example(raw, one, CLASSES[1]) for one in present]
