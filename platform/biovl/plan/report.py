@@ -230,6 +230,8 @@ def _jobs(plan: CostPlan) -> list[str]:
     return [
         *_table(rows, left={0, 1, 6}),
         "",
+        "Time and dollars include lost_time and start_minutes; GPU-hours and CPU-hours are of the",
+        "work alone.",
         f"Likely between {_money(low)} and {_money(high)}, {_time(least)} and {_time(most)}, as "
         "the assumptions below go.",
     ]

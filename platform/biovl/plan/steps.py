@@ -50,8 +50,9 @@ class Cost:
     """Wall-clock hours of the job."""
 
     gpu_hours: float = 0.0
+    """Hours of GPUs that compute, without lost time."""
     cpu_hours: float = 0.0
-    """Hours of vCPUs that compute or wait for requests."""
+    """Hours of vCPUs that compute or wait for requests, without lost time."""
 
     compute_dollars: float = 0.0
     request_dollars: float = 0.0
