@@ -9,7 +9,15 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from biovl.benchmark import agreement, comparison, identity, labellers, proxy_pool, selection
+from biovl.benchmark import (
+    agreement,
+    comparison,
+    identity,
+    labellers,
+    proxy_data,
+    proxy_pool,
+    selection,
+)
 from biovl.benchmark.chexpert_findings import FINDINGS
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embedding import Texts
@@ -50,7 +58,7 @@ def pairs(kinds, name, reports=REPORTS, about=None):
 def sets(private=120, public=200, seed=0):
     rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 4, private), rng.integers(0, 4, public)
-    return proxy.sources(pairs(kinds[0], "clinic"), pairs(kinds[1], "papers")), np.concatenate(
+    return proxy_data.sources(pairs(kinds[0], "clinic"), pairs(kinds[1], "papers")), np.concatenate(
         kinds
     )
 
@@ -178,10 +186,10 @@ def test_findings_of_each_row_are_those_of_its_report_and_neighbours() -> None:
 
 
 def test_neighbours_are_those_of_the_full_matrix(monkeypatch) -> None:
-    monkeypatch.setattr(proxy, "_ROWS", 7)
-    monkeypatch.setattr(proxy, "_COLUMNS", 11)
+    monkeypatch.setattr(proxy_pool, "_ROWS", 7)
+    monkeypatch.setattr(proxy_pool, "_COLUMNS", 11)
     private_PD, public_QD = random_unit(20, seed=1), random_unit(50, seed=2)
-    near_PK, similarity_PK = proxy.nearest(private_PD, public_QD, 4, seed=0)
+    near_PK, similarity_PK = proxy_pool.nearest(private_PD, public_QD, 4, seed=0)
     similarity = private_PD @ public_QD.T
     assert near_PK.tolist() == np.argsort(-similarity, axis=1)[:, :4].tolist()
     assert similarity_PK == pytest.approx(np.take_along_axis(similarity, near_PK, 1))
@@ -219,7 +227,7 @@ def test_findings_are_known_by_name_however_they_are_spelled() -> None:
 
 def test_a_finding_that_no_report_has_is_undefined_and_not_zero() -> None:
     private = pairs([0, 0, 3], "clinic")
-    data = proxy.sources(private, pairs([0, 1, 3], "papers"))
+    data = proxy_data.sources(private, pairs([0, 1, 3], "papers"))
     outcome = judged(data, np.eye(4)[[0, 0, 1, 0, 1, 3]])
     value = {score.name: score.value for score in outcome.scores}
     # Cardiomegaly is predicted once, wrongly, and no report has it.
@@ -227,7 +235,7 @@ def test_a_finding_that_no_report_has_is_undefined_and_not_zero() -> None:
     assert value["f1"] == value["f1/Pleural Effusion"] == 1
     assert "Cardiomegaly" in outcome.notes["without_score"]
     assert outcome.notes["left_out"]["findings that no private report has (undefined)"] == 12
-    healthy = proxy.sources(pairs([3, 3], "clinic"), pairs([0, 1], "papers"))
+    healthy = proxy_data.sources(pairs([3, 3], "clinic"), pairs([0, 1], "papers"))
     with pytest.raises(ArtifactError, match="no private report has a positive finding"):
         judged(healthy, np.eye(4))
 
@@ -235,7 +243,7 @@ def test_a_finding_that_no_report_has_is_undefined_and_not_zero() -> None:
 def test_reports_are_labelled_by_their_sections_and_captions_whole() -> None:
     report = "INDICATION: Edema? Fracture. FINDINGS: Cardiomegaly. IMPRESSION: No effusion."
     private = pairs([0, 1], "clinic", (report, "Pneumothorax."))
-    data = proxy.sources(private, pairs([0], "papers", ("INDICATION: fracture.",)))
+    data = proxy_data.sources(private, pairs([0], "papers", ("INDICATION: fracture.",)))
     labelled = task_of().select(data, Selecting().run())
     said = [[FINDINGS[at] for at in np.flatnonzero(row)] for row in labelled.positive_NL]
     assert said == [["Cardiomegaly"], ["Pneumothorax"], ["Fracture"]]
@@ -246,7 +254,7 @@ def test_reports_are_labelled_by_their_sections_and_captions_whole() -> None:
 
 def test_private_images_without_a_report_are_left_out_and_counted() -> None:
     private = pairs([0, 1, 2, 1], "clinic", (*REPORTS[:1], " ", *REPORTS[2:]))
-    data = proxy.sources(private, pairs([0, 2], "papers"))
+    data = proxy_data.sources(private, pairs([0, 2], "papers"))
     outcome = judged(data, np.eye(4)[[0, 2, 0, 2]])
     assert outcome.predictions["id"].to_pylist() == ["private/0", "private/1"]
     assert outcome.notes["left_out"]["private: no text"] == 2
@@ -290,7 +298,7 @@ def test_images_of_a_patient_are_resampled_together() -> None:
     rng = np.random.default_rng(0)
     kinds, public = np.repeat(rng.integers(0, 4, 30), 10), rng.integers(0, 4, 100)
     patients = pa.table({"patient": [f"p{n // 10}" for n in range(300)]})
-    data = proxy.sources(pairs(kinds, "clinic", about=patients), pairs(public, "papers"))
+    data = proxy_data.sources(pairs(kinds, "clinic", about=patients), pairs(public, "papers"))
     # All images of a patient have the same neighbour, right or wrong.
     right = np.repeat(rng.random(30) < 0.7, 10)
     image_ND = np.eye(4)[np.concatenate([np.where(right, kinds, (kinds + 1) % 4), public])]
@@ -310,7 +318,7 @@ def test_images_of_a_patient_are_resampled_together() -> None:
 def test_two_models_are_compared_on_the_same_images_or_patients(column: str) -> None:
     kinds, public = np.arange(120) // 10 % 4, np.arange(40) % 4
     patients = pa.table({"patient": [f"p{n // 10}" for n in range(120)]})
-    data = proxy.sources(pairs(kinds, "clinic", about=patients), pairs(public, "papers"))
+    data = proxy_data.sources(pairs(kinds, "clinic", about=patients), pairs(public, "papers"))
     perfect = judged(data, np.eye(4)[np.concatenate([kinds, public])], patient=column)
     guessing = judged(data, random_unit(160), patient=column, unreadable=[3])
     tables = {"guessing": guessing.predictions, "perfect": perfect.predictions}
@@ -328,7 +336,7 @@ def test_two_models_are_compared_on_the_same_images_or_patients(column: str) -> 
 def test_images_without_a_patient_are_patients_of_their_own() -> None:
     kinds = np.arange(40) % 4
     names = ["", None, " ", "01", "1", "1 ", *["p"] * 34]
-    data = proxy.sources(
+    data = proxy_data.sources(
         pairs(kinds, "clinic", about=pa.table({"patient": names})), pairs(kinds, "papers")
     )
     outcome = judged(data, random_unit(80), patient="patient")
@@ -340,7 +348,7 @@ def test_images_without_a_patient_are_patients_of_their_own() -> None:
 def test_many_images_of_a_single_patient_are_reported_as_one() -> None:
     kinds = np.arange(40) % 4
     patients = pa.table({"patient": ["p1"] * 40})
-    data = proxy.sources(pairs(kinds, "clinic", about=patients), pairs(kinds, "papers"))
+    data = proxy_data.sources(pairs(kinds, "clinic", about=patients), pairs(kinds, "papers"))
     outcome = judged(data, random_unit(80), patient="patient")
     assert all(score.low == score.value == score.high for score in outcome.scores)
     assert outcome.notes["patients"] == 1
@@ -350,7 +358,7 @@ def test_many_images_of_a_single_patient_are_reported_as_one() -> None:
 def a_pool(private, public, seeds, **settings):
     """Select from public images of two modalities, whose captions agree more and less."""
     images = MemoryImages((b"",) * len(seeds), "seeds") if len(seeds) else None
-    data = proxy.sources(private, public, images)
+    data = proxy_data.sources(private, public, images)
     return data, task_of(**settings)
 
 
@@ -434,7 +442,7 @@ def test_seeds_are_drawn_from_a_folder_of_images(tmp_path) -> None:
         place.mkdir(exist_ok=True)
         Image.new("L", (8, 8), number).save(place / f"{number}.png")
     (tmp_path / "notes.txt").write_text("none")
-    assert len(proxy.seed_images(str(tmp_path), 0, 0)) == 6
-    some, same, other = (proxy.seed_images(str(tmp_path), 3, seed) for seed in (0, 0, 1))
+    assert len(proxy_data.seed_images(str(tmp_path), 0, 0)) == 6
+    some, same, other = (proxy_data.seed_images(str(tmp_path), 3, seed) for seed in (0, 0, 1))
     assert len(some.read(0, 3)) == 3
     assert some.fingerprint == same.fingerprint != other.fingerprint

@@ -16,15 +16,21 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.metrics import TIE
+from biovl.core.errors import ConfigError
+from biovl.index.opened import Index
 
-# Shapes: S seeds, Q public images, C candidates, D embedding.
+# Shapes: S seeds, P private images, Q public ones, C candidates, K neighbours, D embedding.
 
 UNREADABLE = "image is not readable"
 FAR = "farther from the seeds than the candidates"
 INCONSISTENT = "less consistent with its caption than those kept"
 
 _TILE = 1 << 15
+_ROWS = 256
+_COLUMNS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,3 +119,58 @@ def table(
             "left_out": reason,
         }
     )
+
+
+class Indexed:
+    """Embeddings of public images in an index, of which only the rows asked for are in memory."""
+
+    def __init__(self, uri: str, model: ModelDescription, public: Pairs) -> None:
+        index = Index.open(uri)
+        if index.model_fingerprint != model.fingerprint:
+            raise ConfigError(f"index: {uri} was not made with the selector, {model.uri}")
+        row_of = {name: row for row, name in enumerate(index.column("figure_id").to_pylist())}
+        self._row_Q = np.array([row_of.get(name, -1) for name in public.ids], np.int64)
+        self._vectors = index.vectors("images")
+
+    def __len__(self) -> int:
+        return len(self._row_Q)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return embeddings of some public images; NaN for those that the index lacks."""
+        row_C = self._row_Q[rows]
+        found_CD: np.ndarray = self._vectors[row_C]
+        found_CD[row_C < 0] = np.nan
+        return found_CD
+
+
+def nearest(
+    private_PD: np.ndarray, public_QD: np.ndarray, k: int, *, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and similarities of the k nearest public images, nearest first. Both [P, K].
+
+    Args:
+        private_PD: L2-normalised embeddings.
+        public_QD: L2-normalised embeddings, at least k.
+        k: Number of neighbours.
+        seed: Seed of the random choice between equally near rows.
+    """
+    rng = np.random.default_rng(seed)
+    rows, similarities = [], []
+    for start in range(0, len(private_PD), _ROWS):
+        some_pD = private_PD[start : start + _ROWS]
+        near_pK = np.zeros((len(some_pD), 0), np.int64)
+        key_pK = np.zeros((len(some_pD), 0))
+        for first in range(0, len(public_QD), _COLUMNS):
+            key_pq = some_pD @ public_QD[first : first + _COLUMNS].T
+            # Similarities are rounded to steps of TIE; ties within a step are broken at random.
+            # Otherwise rounding errors, equal in a whole column, would decide ties for all queries.
+            key_pq = np.rint(key_pq.astype(np.float64) / TIE) + rng.random(key_pq.shape)
+            at_pk = np.argpartition(-key_pq, min(k, key_pq.shape[1]) - 1, axis=1)[:, :k]
+            key_pK = np.concatenate([key_pK, np.take_along_axis(key_pq, at_pk, 1)], axis=1)
+            near_pK = np.concatenate([near_pK, first + at_pk], axis=1)
+            best_pk = np.argsort(-key_pK, axis=1, kind="stable")[:, :k]
+            key_pK = np.take_along_axis(key_pK, best_pk, 1)
+            near_pK = np.take_along_axis(near_pK, best_pk, 1)
+        rows.append(near_pK)
+        similarities.append(np.einsum("pd,pkd->pk", some_pD, public_QD[near_pK]))
+    return np.concatenate(rows), np.concatenate(similarities)

@@ -17,47 +17,31 @@ Source:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark import agreement, bootstrap, encoders, labellers, proxy_pool, selection
+from biovl.benchmark import agreement, bootstrap, encoders, labellers, proxy_data, proxy_pool
 from biovl.benchmark import data as opening
 from biovl.benchmark.agreement_plot import agreement_plot
 from biovl.benchmark.chexpert_findings import FINDINGS
 from biovl.benchmark.datasets import Images, Pairs
-from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.embedding import Texts
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.labellers.function import OURS
-from biovl.benchmark.metrics import TIE
+from biovl.benchmark.proxy_data import PRIVATE, PUBLIC, LabelledPairs, ProxySources
 from biovl.benchmark.report_sections import sections
-from biovl.benchmark.stored_images import (
-    Chosen,
-    ImageFiles,
-    JoinedImages,
-    hash_of,
-    parts_of,
-    version_of,
-)
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, SelectionRun, TaskOutcome
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.core.filesystems import Tree
 from biovl.core.plugins import Plugin
-from biovl.index.opened import Index
 
 # Shapes: P private images, Q public ones, N both, C candidates, S seeds, K neighbours, D embedding,
 # L findings.
 
-PRIVATE, PUBLIC = "private", "public"
 _SHOWN = 3
 """Neighbours listed in the predictions at least, as in the paper's figure 5C."""
-_ROWS = 256
-_COLUMNS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,32 +106,6 @@ def build(config: Config) -> "Proxy":
     return Proxy(config)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProxySources(Pairs):
-    """All private and public pairs, before the selection. Private images are first."""
-
-    private: Pairs
-    public: Pairs
-    seeds: Images | None = None
-    """Example images of the modality."""
-    labeller_files: tuple[tuple[str, int, int], ...] = ()
-    """Versions of the local files of the labeller: with others, a run is another one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledPairs(Pairs):
-    """Private pairs and those of the pool, the private ones first, with their findings."""
-
-    is_private_N: np.ndarray
-    """Whether an image is private. bool."""
-    positive_NL: np.ndarray
-    """Findings of each image's text. bool."""
-    group_P: np.ndarray
-    """Number of each private image's patient, or of the image itself. int64."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Counts of the selection and of the labels, for the report."""
-
-
 class Proxy:
     """The benchmark task of proxy analysis."""
 
@@ -168,10 +126,12 @@ class Proxy:
             public = Plugin("corpus", {"path": public, "split": "train", "text": "caption"})
         seeds = None
         if self.config.seeds:
-            seeds = seed_images(self.config.seeds, self.config.seed_images, self.config.seed)
+            seeds = proxy_data.seed_images(
+                self.config.seeds, self.config.seed_images, self.config.seed
+            )
         private = opening.open_pairs(self.config.private)
-        found = sources(private, opening.open_pairs(public), seeds)
-        return replace(found, labeller_files=_versions(self.config.labeller))
+        found = proxy_data.sources(private, opening.open_pairs(public), seeds)
+        return replace(found, labeller_files=proxy_data.versions(self.config.labeller))
 
     def select(self, data: ProxySources, run: SelectionRun) -> LabelledPairs:
         """Return the private pairs and the selected public ones, with their findings.
@@ -196,7 +156,7 @@ class Proxy:
         if not len(readable_S):
             raise ArtifactError(f"none of the {len(seed_SD)} seeds is readable")
         public_QD: proxy_pool.Rows = (
-            _Indexed(self.config.index, model, public)
+            proxy_pool.Indexed(self.config.index, model, public)
             if self.config.index
             else run.embed(model, public.images)
         )
@@ -232,7 +192,7 @@ class Proxy:
             proxy_pool.FAR: found.readable - len(found.row_C),
             proxy_pool.INCONSISTENT: len(found.row_C) - len(kept),
         }
-        return _subset(public, kept), facts
+        return proxy_data.subset(public, kept), facts
 
     def _labelled(
         self, private: Pairs, pool: Pairs, facts: Mapping[str, Any], run: SelectionRun
@@ -243,11 +203,11 @@ class Proxy:
         positive_ML = np.array(
             [labellers.positive(states, self.config.findings) for states in found.states], bool
         )
-        joined = sources(private, pool)
+        joined = proxy_data.sources(private, pool)
         positive_NL = positive_ML[joined.text_of_image]
         # Of several texts of an image, each may mention a finding.
         np.logical_or.at(positive_NL, joined.further_F2[:, 0], positive_ML[joined.further_F2[:, 1]])
-        group_P, without_patient = _groups(private, self.config.patient)
+        group_P, without_patient = proxy_data.groups(private, self.config.patient)
         counts = {
             "whole_reports": sum(part is None for part in cut) if self.config.sections else 0,
             "truncated_texts": found.truncated,
@@ -278,7 +238,7 @@ class Proxy:
                 f"{data.name} has {len(private_P)} private images and {len(public_Q)} public ones "
                 f"that are readable; {self.config.neighbours} neighbours are requested"
             )
-        near_PK, similarity_PK = nearest(
+        near_PK, similarity_PK = proxy_pool.nearest(
             np.asarray(embedded.image_ND[private_P], np.float32),
             np.asarray(embedded.image_ND[public_Q], np.float32),
             min(max(self.config.neighbours, _SHOWN), len(public_Q)),
@@ -396,53 +356,6 @@ def _selector(name: str, models: Mapping[str, ModelDescription]) -> ModelDescrip
     return model
 
 
-class _Indexed:
-    """Embeddings of public images in an index, of which only the rows asked for are in memory."""
-
-    def __init__(self, uri: str, model: ModelDescription, public: Pairs) -> None:
-        index = Index.open(uri)
-        if index.model_fingerprint != model.fingerprint:
-            raise ConfigError(f"index: {uri} was not made with the selector, {model.uri}")
-        row_of = {name: row for row, name in enumerate(index.column("figure_id").to_pylist())}
-        self._row_Q = np.array([row_of.get(name, -1) for name in public.ids], np.int64)
-        self._vectors = index.vectors("images")
-
-    def __len__(self) -> int:
-        return len(self._row_Q)
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return embeddings of some public images; NaN for those that the index lacks."""
-        row_C = self._row_Q[rows]
-        found_CD: np.ndarray = self._vectors[row_C]
-        found_CD[row_C < 0] = np.nan
-        return found_CD
-
-
-def _groups(private: Pairs, column: str) -> tuple[np.ndarray, int]:
-    """Return the number of each image's patient, and how many images have no patient.
-
-    Without a patient, or a column of them, each image is a group of its own.
-    """
-    if not column:
-        return np.arange(len(private.ids)), 0
-    if column not in private.about.column_names:
-        raise ArtifactError(
-            f"{private.name} has no column {column} of patients, only "
-            f"{', '.join(private.about.column_names)}"
-        )
-    values: list[str | int] = [
-        row if _is_blank(value) else str(value).strip()
-        for row, value in enumerate(private.about[column].to_pylist())
-    ]
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    group_P = np.array([numbers[value] for value in values], np.int64)
-    return group_P, sum(isinstance(value, int) for value in values)
-
-
-def _is_blank(patient: Any) -> bool:
-    return patient is None or patient != patient or not str(patient).strip()
-
-
 def _left_out(data: LabelledPairs, undefined: Sequence[str]) -> dict[str, int]:
     selected = data.facts.get("selection", {})
     reasons = (proxy_pool.UNREADABLE, proxy_pool.FAR, proxy_pool.INCONSISTENT)
@@ -465,117 +378,3 @@ def _warnings(facts: Mapping[str, Any], groups: int, *, by_patient: bool) -> lis
     if selected and not selected[proxy_pool.INCONSISTENT]:
         found.append(f"all {selected['pool']:,} candidates are kept, consistent or not")
     return found
-
-
-def seed_images(seeds: str | Plugin, count: int, seed: int) -> Images:
-    """Return example images: a random draw of a folder of images, or of a dataset.
-
-    Raises:
-        ArtifactError: If there are none.
-    """
-    plugin = opening.dataset_plugin(seeds)
-    images: Images
-    if isinstance(seeds, str) and plugin.name == "folder":
-        tree, folder = Tree(seeds), Folder(seeds)
-        files = sorted(tree.below(tree.path).files)
-        names = tuple(name for name in files if name.lower().endswith(ENDINGS))
-        images = ImageFiles(seeds, names, hash_of([version_of(folder, name) for name in names]))
-    else:
-        images = opening.open_dataset(plugin).images
-    if not len(images):
-        raise ArtifactError(f"seeds: {plugin} holds no images")
-    if count and count < len(images):
-        drawn = np.random.default_rng(seed).choice(len(images), count, replace=False)
-        images = Chosen(images, np.sort(drawn))
-    return images
-
-
-def _versions(labeller: str | Plugin) -> tuple[tuple[str, int, int], ...]:
-    """Return the versions of a labeller's local files; none of a function or a name on the hub."""
-    path = Path(str(labeller.settings.get("path", ""))) if isinstance(labeller, Plugin) else Path()
-    if path.is_file():
-        return (version_of(Folder(str(path.parent)), path.name),)
-    names = sorted(one.name for one in path.iterdir() if one.is_file()) if path.is_dir() else []
-    return tuple(version_of(Folder(str(path)), name) for name in names) if path.name else ()
-
-
-def _subset(pairs: Pairs, rows: np.ndarray) -> Pairs:
-    texts_of = {row: [pairs.texts[pairs.text_of_image[row]]] for row in rows.tolist()}
-    for row, text in pairs.further_F2.tolist():
-        if row in texts_of:
-            texts_of[row].append(pairs.texts[text])
-    return selection.pairs(
-        name=pairs.name,
-        images=Chosen(pairs.images, rows),
-        texts=list(texts_of.values()),
-        ids=[pairs.ids[row] for row in rows],
-        left_out=pairs.left_out,
-    )
-
-
-def sources(private: Pairs, public: Pairs, seeds: Images | None = None) -> ProxySources:
-    """Return private and public pairs as one dataset, the private ones first.
-
-    The id of a private image is its row number: ``private/17``.
-    """
-    both = (private, public)
-    left_out = {
-        f"{name}: {reason}": count
-        for name, part in zip((PRIVATE, PUBLIC), both, strict=True)
-        for reason, count in part.left_out.items()
-    }
-    images = [one for part in both for one in parts_of(part.images)]
-    return ProxySources(
-        name=f"{private.name} by {public.name}",
-        images=JoinedImages((*images, *(parts_of(seeds) if seeds is not None else ()))),
-        texts=[*private.texts, *public.texts],
-        text_of_image=np.concatenate(
-            [private.text_of_image, len(private.texts) + public.text_of_image]
-        ),
-        further_F2=np.concatenate(
-            [
-                private.further_F2,
-                public.further_F2 + np.array([len(private.ids), len(private.texts)]),
-            ]
-        ),
-        about=pa.table({"set": pa.array(np.repeat((PRIVATE, PUBLIC), [len(p.ids) for p in both]))}),
-        ids=[f"{PRIVATE}/{row}" for row in range(len(private.ids))]
-        + [f"{PUBLIC}/{name}" for name in public.ids],
-        left_out=left_out,
-        private=private,
-        public=public,
-        seeds=seeds,
-    )
-
-
-def nearest(
-    private_PD: np.ndarray, public_QD: np.ndarray, k: int, *, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and similarities of the k nearest public images, nearest first. Both [P, K].
-
-    Args:
-        private_PD: L2-normalised embeddings.
-        public_QD: L2-normalised embeddings, at least k.
-        k: Number of neighbours.
-        seed: Seed of the random choice between equally near rows.
-    """
-    rng = np.random.default_rng(seed)
-    rows, similarities = [], []
-    for start in range(0, len(private_PD), _ROWS):
-        some_pD = private_PD[start : start + _ROWS]
-        near_pK = np.zeros((len(some_pD), 0), np.int64)
-        key_pK = np.zeros((len(some_pD), 0))
-        for first in range(0, len(public_QD), _COLUMNS):
-            key_pq = some_pD @ public_QD[first : first + _COLUMNS].T
-            # Similarities are rounded to steps of TIE; ties within a step are broken at random.
-            # Otherwise rounding errors, equal in a whole column, would decide ties for all queries.
-            key_pq = np.rint(key_pq.astype(np.float64) / TIE) + rng.random(key_pq.shape)
-            at_pk = np.argpartition(-key_pq, min(k, key_pq.shape[1]) - 1, axis=1)[:, :k]
-            key_pK = np.concatenate([key_pK, np.take_along_axis(key_pq, at_pk, 1)], axis=1)
-            near_pK = np.concatenate([near_pK, first + at_pk], axis=1)
-            best_pk = np.argsort(-key_pK, axis=1, kind="stable")[:, :k]
-            key_pK = np.take_along_axis(key_pK, best_pk, 1)
-            near_pK = np.take_along_axis(near_pK, best_pk, 1)
-        rows.append(near_pK)
-        similarities.append(np.einsum("pd,pkd->pk", some_pD, public_QD[near_pK]))
-    return np.concatenate(rows), np.concatenate(similarities)
