@@ -20,6 +20,14 @@ _COUNTED = 1_000_000
 """Matching rows per cell are counted on an even sample if there are more rows: at most 0.1 s."""
 
 
+def transforms_of(index: Any) -> list[Any]:
+    """Return what a faiss index applies to vectors before it encodes or compares them."""
+    if not isinstance(index, faiss.IndexPreTransform):
+        return []
+    chain: Any = index.chain
+    return [faiss.downcast_VectorTransform(chain.at(n)) for n in range(chain.size())]
+
+
 @dataclass(frozen=True, eq=False)
 class MatchingCells:
     """Cells that contain rows of a selection. H cells."""
@@ -48,12 +56,7 @@ class Cells:
     """Search in single cells of an IVF index. Thread-safe."""
 
     def __init__(self, index: Any) -> None:
-        self._transforms: list[Any] = []
-        if isinstance(index, faiss.IndexPreTransform):
-            chain: Any = index.chain
-            self._transforms = [
-                faiss.downcast_VectorTransform(chain.at(n)) for n in range(chain.size())
-            ]
+        self._transforms = transforms_of(index)
         self._ivf = _FAISS.downcast_index(faiss.try_extract_index_ivf(index))
         self._keeps_alive = index
         # The quantizer may be a graph, which stores the centroids.

@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
-from biovl.index.cells import Cells, one_thread
+from biovl.index.cells import Cells, one_thread, transforms_of
 
 # Shapes: N vectors, Q queries, K results of each, D dimensions.
 
@@ -356,7 +356,7 @@ def _train_transforms(index: Any, sample_ND: np.ndarray) -> tuple[Any, np.ndarra
     base = _base(index)
     if not isinstance(base, faiss.IndexPreTransform):
         return base, sample_ND
-    for transform in _transforms(base):
+    for transform in transforms_of(base):
         if isinstance(transform, faiss.PCAMatrix):
             few_ND = sample_ND[:: -(-len(sample_ND) // _PCA_ROWS)]
             # Their mean is zero: the components are those of the products, not of the variance.
@@ -364,7 +364,7 @@ def _train_transforms(index: Any, sample_ND: np.ndarray) -> tuple[Any, np.ndarra
         elif not transform.is_trained:
             transform.train(sample_ND)
     _remove_means(index)
-    for transform in _transforms(base):
+    for transform in transforms_of(base):
         sample_ND = transform.apply(sample_ND)
     return faiss.downcast_index(base.index), sample_ND
 
@@ -381,14 +381,8 @@ def _remove_means(index: Any) -> None:
 
 def _means(index: Any) -> Iterator[Any]:
     """Yield the transforms that subtract a mean."""
-    base = _base(index)
-    if isinstance(base, faiss.IndexPreTransform):
-        yield from (each for each in _transforms(base) if getattr(each, "have_bias", False))
-
-
-def _transforms(base: Any) -> list[Any]:
-    chain = base.chain
-    return [faiss.downcast_VectorTransform(chain.at(n)) for n in range(chain.size())]
+    transforms = transforms_of(_base(index))
+    yield from (each for each in transforms if getattr(each, "have_bias", False))
 
 
 def _train_cells(ivf: Any, sample_ND: np.ndarray) -> None:
