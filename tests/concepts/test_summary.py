@@ -17,7 +17,7 @@ def assigned(clusters: list[int], distances: list[float], *, first: int = 0) -> 
 
 
 def of(*blocks: np.ndarray, clusters: int = 3, seed: int = 0) -> Summary:
-    return summarise(blocks, clusters, seed=seed, longest=100.0)
+    return summarise(blocks, clusters, seed=seed)
 
 
 CENTROIDS = np.array([[0, 0], [3, 4], [0, 1]], np.float32)
@@ -41,6 +41,21 @@ def test_percentiles_are_right_within_half_a_percent() -> None:
     table = found.table(CENTROIDS, found.order()).to_pydict()
     assert table["distance_p50"][0] == pytest.approx(np.percentile(distances, 50), rel=5e-3)
     assert table["distance_p95"][0] == pytest.approx(np.percentile(distances, 95), rel=5e-3)
+
+
+def test_a_distance_far_from_all_does_not_blur_percentiles() -> None:
+    rng = np.random.default_rng(0)
+    # The distances of a cluster grow from block to block.
+    small = np.sort(rng.uniform(0.5, 1, 4_000) * np.repeat([1e-3, 1], 2_000))
+    large = np.append(rng.uniform(0.5, 1, 2_000), 900)
+    blocks = [assigned([0] * 400, part.tolist()) for part in np.split(small, 10)]
+    found = of(*blocks, assigned([1] * 2_001, large.tolist()), assigned([2], [6e4]))
+    table = found.table(CENTROIDS, found.order()).to_pydict()
+    for cluster, distances in enumerate((small, large)):
+        for percent in (50, 95):
+            shown = table[f"distance_p{percent}"][cluster]
+            expected = np.percentile(distances, percent, method="inverted_cdf")
+            assert shown == pytest.approx(expected, rel=5e-3), (cluster, percent)
 
 
 def test_percentiles_of_one_member_are_its_distance() -> None:

@@ -77,6 +77,16 @@ def predictions(image_N: np.ndarray, text_N: np.ndarray) -> pa.Table:
     )
 
 
+def test_both_directions_count_equally_if_pairs_share_texts() -> None:
+    before = predictions(np.full(100, 0.31), np.full(100, 0.9))
+    after = predictions(np.full(100, 0.5), np.full(100, 0.1))
+    # As retrieval writes them: one query per distinct text, here of 5.
+    before, after = (table.slice(0, 105) for table in (before, after))
+    found = judge(before, after, resamples=1_000, seed=0)
+    assert (found.before, found.after) == (pytest.approx(0.605), pytest.approx(0.3))
+    assert found.verdict == "not better"
+
+
 def verdict(gain: float, noise: float, pairs: int) -> tuple[str, float]:
     numbers = np.random.default_rng(0)
     image_N, text_N = numbers.uniform(0.1, 0.9, (2, pairs))

@@ -87,7 +87,7 @@ def test_a_trial_that_failed_is_told_with_its_reason(
 def test_the_best_row_is_a_recipe_for_pretrain(
     config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
 ) -> None:
-    best = report.write(Folder(str(tmp_path)), config, outcomes)
+    best = report.write(Folder(str(tmp_path)), config, outcomes[:3])
     assert best == outcomes[2].trial.name
     given, _ = configs.from_command_line(
         PretrainConfig,
@@ -101,6 +101,15 @@ def test_the_best_row_is_a_recipe_for_pretrain(
     readme = (tmp_path / "README.md").read_text()
     for path in (tmp_path / "plots").iterdir():
         assert f"plots/{path.name}" in readme
+
+
+def test_a_row_is_not_the_best_by_the_seeds_that_are_left(outcomes: list[TrialOutcome]) -> None:
+    for status in (FAILED, STOPPED):
+        others = [*outcomes[:3], replace(outcomes[3], status=status)]
+        assert tables.best_row(others) == outcomes[:2]
+    # Nothing is better than a mean of as many.
+    assert tables.best_row([outcomes[0], outcomes[3], outcomes[2]]) == [outcomes[0]]
+    assert tables.best_row(outcomes[2:]) == outcomes[2:]
 
 
 def test_recalls_among_other_numbers_of_pairs_have_no_best_row(

@@ -151,6 +151,21 @@ def test_trials_of_equal_compute_differ_in_epochs(corpus: str) -> None:
     assert {t.config.epochs for t in trials_of(config(corpus, **base))} == {60}
 
 
+def test_epochs_that_are_swept_are_not_chosen_by_compute(corpus: str) -> None:
+    swept = {"grid": {"epochs": [2, 4]}}
+    assert [t.config.epochs for t in trials_of(config(corpus, **swept))] == [2, 4]
+    with pytest.raises(ConfigError, match="equal=epochs"):
+        trials_of(config(corpus, **swept, equal="compute"))
+
+
+def test_an_empty_mapping_of_the_base_replaces_that_of_the_recipe(corpus: str) -> None:
+    base = {"base.recipe": "biomedclip_64k", "base.batch.pairs": 16}
+    with pytest.raises(ConfigError, match="65,536"):
+        trials_of(config(corpus, **base))
+    (trial,) = trials_of(config(corpus, **base, **{"base.batch.later": {}}))
+    assert trial.config.batch.later == {}
+
+
 def test_what_a_context_cuts_and_leaves_empty() -> None:
     # Captions of 8 and 18 tokens, a start and an end token with each.
     cut, padding = waste(np.array([10, 20]), 12)

@@ -100,7 +100,6 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
                 cluster_steps.assigned_rows(config, 0, table.rows),
                 len(centroids_KC),
                 seed=config.seed,
-                longest=2 * largest * centroids_KC.shape[1] ** 0.5,
             )
             clusters = finishing.write_clusters(config, summary, centroids_KC)
             renumbered_K = cluster_steps.read_array(draft.folder, finishing.RENUMBERED)

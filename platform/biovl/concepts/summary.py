@@ -18,7 +18,8 @@ SHOWN = 30
 
 _NEAREST = 5
 _LEVELS = 2_048
-"""Levels of distances: the leading 16 bits of a float32, less than 0.8 % apart."""
+"""Levels of distances: the leading 16 bits of a float32, less than 0.8 % apart; 16 octaves below
+the largest of each cluster."""
 
 CLUSTER_SCHEMA = pa.schema(
     [
@@ -39,13 +40,12 @@ MEMBER = np.dtype([("cluster", "<i4"), ("priority", "<u8"), ("row", "<i8"), ("di
 class Summary:
     """Summary of each cluster, accumulated block by block in order."""
 
-    def __init__(self, clusters: int, *, seed: int, longest: float) -> None:
+    def __init__(self, clusters: int, *, seed: int) -> None:
         """Initialize an empty summary.
 
         Args:
             clusters: Number of clusters.
             seed: Seed for the selection of members.
-            longest: Upper bound of distances.
         """
         self._seed, self._rows = seed, 0
         self.sizes_K = np.zeros(clusters, np.int64)
@@ -54,7 +54,7 @@ class Summary:
         self._least_K = np.full(clusters, np.inf, np.float32)
         self._most_K = np.zeros(clusters, np.float32)
         self._levels = np.zeros((clusters, _LEVELS), np.int64)
-        self._lowest = int(_leading(np.array([longest], np.float32))[0]) - _LEVELS + 1
+        self._lowest_K = np.full(clusters, 1 - _LEVELS, np.int64)
         self._members_M = np.empty(0, MEMBER)
 
     def add(self, assigned_N: np.ndarray) -> None:
@@ -68,7 +68,8 @@ class Summary:
         np.add.at(self._ids_K, labels, own["id"])
         np.minimum.at(self._least_K, labels, distances)
         np.maximum.at(self._most_K, labels, distances)
-        levels = np.clip(_leading(distances) - self._lowest, 0, _LEVELS - 1)
+        self._raise_levels()
+        levels = np.maximum(_leading(distances) - self._lowest_K[labels], 0)
         np.add.at(self._levels, (labels, levels), 1)
         found = np.empty(len(own), MEMBER)
         found["cluster"], found["distance"] = labels, distances
@@ -76,6 +77,15 @@ class Summary:
         found["priority"] = _hash_ids(own["id"], self._seed)
         self._members_M = _select_members(np.concatenate([self._members_M, found]))
         self._rows += len(assigned_N)
+
+    def _raise_levels(self) -> None:
+        """Move the levels of clusters up to their largest distance; the lowest are added up."""
+        raised_K = _leading(self._most_K) - _LEVELS + 1 - self._lowest_K
+        for cluster in np.flatnonzero(raised_K):
+            by, old = min(int(raised_K[cluster]), _LEVELS - 1), self._levels[cluster].copy()
+            self._levels[cluster] = np.pad(old[by:], (0, by))
+            self._levels[cluster, 0] += old[:by].sum()
+        self._lowest_K += raised_K
 
     def order(self) -> np.ndarray:
         """Return the non-empty clusters, largest first, shape [K]."""
@@ -121,16 +131,16 @@ class Summary:
         """Return a percentile of each cluster's distances, within half a level."""
         counts = np.cumsum(self._levels, axis=1)
         wanted = np.ceil(counts[:, -1] * (percent / 100)).clip(1)
-        level = (counts < wanted[:, None]).sum(axis=1) + self._lowest
+        level = (counts < wanted[:, None]).sum(axis=1) + self._lowest_K
         edges = np.stack([level, level + 1]).clip(0).astype(np.uint32) << 16
         middle = edges.view(np.float32).mean(axis=0)
         least_K = np.minimum(self._least_K, self._most_K)
         return np.asarray(np.clip(middle, least_K, self._most_K))
 
 
-def summarise(blocks: Iterable[np.ndarray], clusters: int, *, seed: int, longest: float) -> Summary:
+def summarise(blocks: Iterable[np.ndarray], clusters: int, *, seed: int) -> Summary:
     """Return the summary of all blocks."""
-    found = Summary(clusters, seed=seed, longest=longest)
+    found = Summary(clusters, seed=seed)
     for assigned_N in blocks:
         found.add(assigned_N)
     return found

@@ -507,12 +507,21 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return result
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values by dotted names, the inverse of ``nested``."""
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False
+) -> dict[str, Any]:
+    """Return values by dotted names, the inverse of ``nested``.
+
+    Args:
+        values: Values, which may be mappings of others.
+        prefix: What all names begin with.
+        keep_empty: Keep empty mappings, which replace others if these are settings. Otherwise they
+            are left out: as results, an empty mapping and none are equal.
+    """
     result: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{name}.")
+        if isinstance(value, Mapping) and (value or not keep_empty):
+            result |= flat(value, f"{prefix}{name}.", keep_empty=keep_empty)
         else:
             result[f"{prefix}{name}"] = value
     return result

@@ -122,7 +122,7 @@ def select(points: Sequence[Point], *, retained_loss: float, gain_share: float) 
 def judge(before: pa.Table, after: pa.Table, *, resamples: int, seed: int) -> Judgement:
     """Return the difference of the mean reciprocal rank of two models, over both directions.
 
-    The unit that is resampled is the pair: the mean of its ranks as a query in both directions.
+    The unit that is resampled is the pair: its reciprocal ranks as a query in both directions.
 
     Args:
         before: Predictions of the given model on test, as retrieval writes them.
@@ -153,12 +153,15 @@ def judge(before: pa.Table, after: pa.Table, *, resamples: int, seed: int) -> Ju
 
 
 def _by_pair(predictions: pa.Table) -> dict[str, float]:
-    """Return the mean reciprocal rank of each pair, over its queries in both directions."""
-    ranks: dict[str, list[float]] = {}
+    """Return the share of each pair in the score: their mean is that of both directions' means.
+
+    A text of several pairs is one query, so fewer queries may be texts than images.
+    """
+    pair_Q = [query.partition("/")[2] for query in predictions["id"].to_pylist()]
+    score_of = dict.fromkeys(pair_Q, 0.0)
     for name in MRR:
-        for query, rank in zip(
-            predictions["id"].to_pylist(), predictions[name].to_pylist(), strict=True
-        ):
-            if rank is not None:
-                ranks.setdefault(query.partition("/")[2], []).append(rank)
-    return {pair: sum(own) / len(own) for pair, own in ranks.items()}
+        ranks = zip(pair_Q, predictions[name].to_pylist(), strict=True)
+        rank_of = {pair: rank for pair, rank in ranks if rank is not None}
+        for pair, rank in rank_of.items():
+            score_of[pair] += rank * len(score_of) / len(rank_of) / len(MRR)
+    return score_of

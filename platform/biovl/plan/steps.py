@@ -390,7 +390,7 @@ def harvest_source(plan: HarvestPlan) -> Config | None:
     """
     if plan.recipe not in RECIPES:
         raise ConfigError(f"harvest.recipe: choose from {', '.join(RECIPES)}, got {plan.recipe!r}")
-    changes = {"out": "out", **configs.flat(plan.changes)}
+    changes = {"out": "out", **configs.flat(plan.changes, keep_empty=True)}
     source = configs.override(RECIPES[plan.recipe](), changes, name="harvest.changes").source
     if source.name != "pmc_open_data":
         return None

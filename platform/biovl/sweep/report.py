@@ -115,7 +115,8 @@ def _corpora(outcomes: Sequence[TrialOutcome]) -> str:
 def _readme(
     config: SweepConfig, outcomes: Sequence[TrialOutcome], best: Trial | None, drawn: Sequence[str]
 ) -> str:
-    base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
+    given = configs.flat(config.base, keep_empty=True)
+    base = ", ".join(f"`{name}={value}`" for name, value in given.items())
     trials, pools = [outcome.trial for outcome in outcomes], tables.pool_sizes(outcomes)
     among = " or ".join(f"{pool:,}" for pool in pools) or "0"
     chance = " or ".join(f"{100 / pool:.2f}" for pool in pools) or "0.00"

@@ -126,7 +126,8 @@ def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     """Return the outcomes of the finished row with the best mean R@1; ties go to the first.
 
-    None if none is finished, or if trials were scored on val of different corpora, or among
+    Rows of which more trials finished are better: the mean of the seeds that survived early
+    stopping or divergence is that of the lucky ones. None if none is finished, or if trials were scored on val of different corpora, or among
     different numbers of pairs: recall among 20 pairs is higher than among 10,000, whatever the
     model.
     """
@@ -134,11 +135,11 @@ def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     if len(val) > 1 or len(pool_sizes(outcomes)) > 1:
         return None
     best: list[TrialOutcome] | None = None
-    highest = float("-inf")
+    highest = (0.0, float("-inf"))
     for row in by_row(outcomes):
         found = [o.mean_recall for o in row if o.status == FINISHED and o.mean_recall is not None]
-        if found and statistics.fmean(found) > highest:
-            best, highest = row, statistics.fmean(found)
+        if found and (rank := (len(found) / len(row), statistics.fmean(found))) > highest:
+            best, highest = row, rank
     return best
 
 

@@ -90,6 +90,11 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     _check_val(config.corpus, read_manifest(config.corpus, "corpus"))
     found: list[Trial] = []
     for row, setting in enumerate(_rows(config)):
+        if config.equal == "compute" and "epochs" in setting.changes:
+            raise ConfigError(
+                f"equal=compute chooses the epochs of each row, and the rows ({setting.shown}) set "
+                "them: leave epochs out of the grid, or set equal=epochs"
+            )
         for seed in range(config.seeds):
             name = f"{row:02d}{_slug(setting.shown)}-seed-{seed}"
             built = _built(config, setting, name, seed)
@@ -181,7 +186,7 @@ def _word(value: Any) -> str | int | float:
 
 
 def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> PretrainConfig:
-    base = configs.flat(config.base)
+    base = configs.flat(config.base, keep_empty=True)
     named = base.pop("recipe", None)
     if setting.recipe and named:
         raise ConfigError(

@@ -38,7 +38,10 @@ class Variant:
         """Return this variant with settings by dotted name, changed by another one."""
         return Variant(
             recipe=other.recipe or self.recipe,
-            set={**configs.flat(self.set), **configs.flat(other.set)},
+            set={
+                **configs.flat(self.set, keep_empty=True),
+                **configs.flat(other.set, keep_empty=True),
+            },
             reads={**configs.flat(self.reads), **configs.flat(other.reads)},
         )
 

@@ -77,7 +77,7 @@ def _without_machines(job: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     names = _OF_PRETRAIN if job == "pretrain" else _OF_MACHINES
     return {
         setting: value
-        for setting, value in configs.flat(settings).items()
+        for setting, value in configs.flat(settings, keep_empty=True).items()
         if not f"{setting}.".startswith(tuple(f"{name}." for name in names))
         and not setting.endswith("per_unit")
     }
