@@ -218,6 +218,10 @@ def test_names_may_be_joined_and_benchmarks_are_recipes_of_their_own() -> None:
     assert list(known[names]().tasks) == ["retrieval", "zero_shot"]
     assert known[names]().benchmarks == ("pcam", "biomedica")
     assert known["biomedclip,retrieval"]().benchmarks_as == "zero_shot"
+    # Of which one would be evaluated as the other.
+    for names in ("biomedica,biomedclip", "biomedclip,pcam"):
+        with pytest.raises(ConfigError, match=r"biomedclip by zero_shot"):
+            known[names]()
     assert configs.recipe_settings(known["rsna"]()) == {"benchmarks": ["rsna"]}
     assert "retrieval,nothing" not in known
 

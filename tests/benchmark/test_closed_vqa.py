@@ -311,6 +311,17 @@ def test_questions_asked_twice_are_left_out_in_captions_as_well(tmp_path) -> Non
     assert right_options(data) == [f"this is {row['label']}" for row in [rows[0], *rows[2:-2]]]
 
 
+def test_tasks_that_offer_the_same_options_of_an_image_are_other_questions(tmp_path) -> None:
+    rows = [
+        {"image": b"%d" % number, "task": task, "options": ["no", "yes"], "answer_idx": answer}
+        for number in range(3)
+        for task, answer in (("edema", 1), ("cardiomegaly", number % 2))
+    ]
+    data = closed_vqa.build(closed_vqa.Config(data=write(tmp_path / "set", rows))).data()
+    assert len(data.ids) == 6
+    assert data.left_out == {}
+
+
 def test_a_column_of_splits_names_the_questions_of_the_test(tmp_path) -> None:
     rows = labels_of_two_tasks()
     for number, row in enumerate(rows):

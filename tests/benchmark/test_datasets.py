@@ -178,6 +178,20 @@ def test_tables_of_the_hub_tell_names_of_labels_and_splits_by_their_files(tmp_pa
     assert shades(selection.only(found, "test").images) == [10, 11, 12]
 
 
+@pytest.mark.parametrize("name", ["{}_0", "{}.0", "my-{}-00000-of-00001", "{}0", "chest_{}"])
+def test_splits_are_anywhere_in_the_names_of_files(name: str, tmp_path: Path) -> None:
+    for split, label in (("train", 0), ("test", 1)):
+        hub_table(tmp_path, f"{name.format(split)}.parquet", image=[png(1)], label=[label])
+    found = opening.open_labelled(str(tmp_path))
+    assert dict(zip(found.splits.tolist(), found.labels.tolist(), strict=True)) == {
+        "train": 0,
+        "test": 1,
+    }
+    hub_table(tmp_path, "more.parquet", image=[png(1)], label=[0])
+    with pytest.raises(ArtifactError, match=r"more\.parquet is not named after a split"):
+        opening.open_labelled(str(tmp_path))
+
+
 def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: Path) -> None:
     hub_table(
         tmp_path,
@@ -230,7 +244,8 @@ def test_tars_with_labels_are_classes_as_clip_benchmark_has_them(tmp_path: Path)
         tmp_path / "test/0.tar",
         {"s/0.png": png(1), "s/0.cls": b"1", "s/1.cls": b"0", "s/2.cls": b"0", "s/2.png": png(2)},
     )
-    write(tmp_path / "classnames.txt", b"cat\ndog\n")
+    # With the byte-order mark and the blank line that editors add.
+    write(tmp_path / "classnames.txt", b"\xef\xbb\xbfcat\ndog\n\n")
     found = opening.open_labelled(str(tmp_path))
     assert (found.classes, found.labels.tolist()) == (("cat", "dog"), [1, 0])
     assert found.left_out == {"no image": 1}

@@ -1,8 +1,11 @@
 """What makes two runs of a benchmark the same."""
 
-from biovl.benchmark import benchmarks, identity
+import pyarrow as pa
+
+from biovl.benchmark import benchmarks, identity, selection
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.core import config as configs
+from tests.benchmark.memory import MemoryImages
 
 
 def settings(**changes: object) -> dict:
@@ -23,6 +26,25 @@ def test_a_setting_that_is_the_default_is_no_other() -> None:
     said = {"name": "long_captions", "path": "f", "articles": 5}
     asked = {"tasks.p.name": "retrieval"}
     assert settings(**asked, data=typed) == settings(**asked, data=said)
+
+
+def test_a_licence_that_was_corrected_is_other_data() -> None:
+    def known(name: str, groups: list[str]) -> str:
+        data = selection.pairs(
+            name="d",
+            images=MemoryImages((b"",) * 2, "images"),
+            texts=["a", "b"],
+            ids=["0", "1"],
+            about=pa.table({name: groups}),
+        )
+        config = configs.build(BenchmarkConfig, {"out": "o", "data": "d"})
+        (own,) = identity.inputs(config, {}, {"retrieval": data})
+        return own.fingerprint
+
+    same = known("license_group", ["other", "other"])
+    assert same == known("license_group", ["other", "other"])
+    assert same != known("license_group", ["other", "commercial"])
+    assert same != known("patient", ["other", "other"])
 
 
 def test_where_it_is_published_and_who_works_is_no_difference() -> None:

@@ -4,6 +4,8 @@ import json
 import tarfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biovl.benchmark.datasets.vqa import Config, build
@@ -127,6 +129,39 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 @pytest.mark.shared
+def questions(folder, split: str, ids: list, first: int) -> None:
+    """Write a table of questions, each with an image of its own."""
+    rows = [
+        {
+            "image": picture("red", first + number),
+            "image_id": name,
+            "question": f"What is {first + number}?",
+            "answer": "a scan",
+            "answer_type": "open",
+        }
+        for number, name in enumerate(ids)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-0.parquet")
+
+
+def test_an_image_id_names_one_image_in_all_splits(tmp_path):
+    questions(tmp_path, "test", ["0", "1"], first=0)
+    questions(tmp_path, "train", ["1", "2"], first=1)
+    found = build(Config(path=str(tmp_path)))
+    assert len(found.images) == 3
+    questions(tmp_path, "train", ["0", "1"], first=2)
+    with pytest.raises(ArtifactError, match=r"rows 0, 2 have the same image_id"):
+        build(Config(path=str(tmp_path)))
+
+
+def test_questions_without_an_image_id_have_their_own_image(tmp_path):
+    questions(tmp_path, "test", [None, ""], first=0)
+    questions(tmp_path, "train", [None, "x"], first=2)
+    found = build(Config(path=str(tmp_path)))
+    images = found.images.read(0, len(found.images))
+    assert [images[row] for row in found.image_of] == [picture("red", n) for n in (2, 3, 0, 1)]
+
+
 def test_vqa_rad_has_both_published_sizes(shared_data, tmp_path):
     with tarfile.open(shared_data / "labelled" / "vqa_rad.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")

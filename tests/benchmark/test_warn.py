@@ -27,6 +27,14 @@ def test_an_interval_that_includes_chance_is_warned_about() -> None:
     assert len(warned({"chance": 0.25}, score("accuracy", 0.0, 0.0, 0.0))) == 1
 
 
+def test_an_accuracy_of_one_is_told_with_the_errors_that_its_examples_allow() -> None:
+    (warning,) = warned({}, {**score("accuracy", 1.0, 1.0, 1.0), "count": 5})
+    assert warning.startswith("a is right in all 5 examples of t")
+    # 0.549 ** 5 = 0.05
+    assert "45.1%" in warning
+    assert warned({}, score("accuracy", 0.98, 0.99, 1.0)) == []
+
+
 def test_always_answering_the_most_frequent_class_is_no_better_than_chance() -> None:
     scores = [score("accuracy", 0.85, 0.9, 0.94), score("balanced_accuracy", 0.5, 0.5, 0.5)]
     (warning,) = warned({"chance": 0.5, "classes": ["no", "yes"]}, *scores)

@@ -195,6 +195,10 @@ def test_interrupted_within_a_step_and_between_steps_it_goes_on_to_the_same(
     assert stages["unit"][0] >= 1
     assert not (tmp_path / "corpus" / "manifest.json").exists()
     harvested = (tmp_path / "figures" / "manifest.json").stat().st_mtime_ns
+    # With a name, what was begun with other settings stays, and nothing else is done twice.
+    for changed, folder in (({}, "corpus"), ({"assemble.image.short_side_px": 96}, "corpus-b")):
+        chain = read_chain(STEPS, "demo", {**given, **changed, "name": "b"})
+        assert [Path(link.out).name for link in links(STEPS, chain)] == ["figures", folder]
     last = run_command("pipelines/all.py", "demo", **given)
     assert last["steps"].keys() == {"harvest", "assemble"}
     assert (tmp_path / "summary.html").exists()

@@ -209,6 +209,15 @@ def test_a_gpu_that_waits_for_decoding_is_not_used_but_paid_for() -> None:
     assert "decode" in found.bound_by
 
 
+def test_spot_saves_what_the_advice_says_of_it() -> None:
+    changes = {"assume": {"prepare_pair_ms": 4_000}, "jobs": ("pretrain",)}
+    here = reckon(plan(**changes))
+    there = reckon(plan(**changes, train__buy="spot"))
+    assert here.costs[0].helper_dollars > 0
+    saved = here.total.dollars - there.total.dollars
+    assert any(f"spot would save about ${saved:,.0f} " in line for line in here.advice)
+
+
 def test_training_is_operations_by_what_gpus_reach() -> None:
     config = plan()
     run = planner(config).training()

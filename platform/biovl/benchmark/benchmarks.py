@@ -254,6 +254,13 @@ def _asks(name: str) -> Recipe[BenchmarkConfig]:
 def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkConfig]:
     def recipe() -> BenchmarkConfig:
         nothing, configs_of = BenchmarkConfig(out=REQUIRED), [one() for one in recipes]
+        tasks = {one.benchmarks_as: one.benchmarks for one in configs_of if one.benchmarks}
+        if len(tasks) > 1:
+            apart = ", ".join(f"{'+'.join(names)} by {task}" for task, names in tasks.items())
+            raise ConfigError(
+                f"these benchmarks are evaluated by different tasks: {apart}. Run one after the "
+                "other, each with an out of its own"
+            )
         changes: dict[str, Any] = {}
         for one in configs_of:
             changes |= {k: value for k, value in vars(one).items() if value != getattr(nothing, k)}

@@ -149,7 +149,7 @@ def defects(
         known_tasks: Tasks to use; empty: all but ``unknown``.
     """
     reasons: list[str | None] = []
-    answers_of: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}
+    answers_of: dict[tuple[str, str, str, frozenset[str]], list[tuple[int, str]]] = {}
     for number, (offered, answer) in enumerate(zip(options, answers, strict=True)):
         texts = [" ".join(text.split()) for text in offered]
         is_known = tasks[number] in known_tasks if known_tasks else tasks[number] != "unknown"
@@ -165,7 +165,9 @@ def defects(
         elif not 0 <= answer < len(texts):
             reason = OUT_OF_RANGE
         else:
-            key = images[number], " ".join(questions[number].split()), frozenset(texts)
+            # Tasks may offer the same options: "yes" and "no".
+            question = " ".join(questions[number].split())
+            key = images[number], tasks[number], question, frozenset(texts)
             answers_of.setdefault(key, []).append((number, texts[answer]))
         reasons.append(reason)
     for same in answers_of.values():

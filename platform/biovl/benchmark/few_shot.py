@@ -149,7 +149,6 @@ def outcome(
         metrics, right_E = _scores(label_E, share_SEC, part, resamples)
         scores += metrics
         table = table.append_column(f"accuracy{part}", _column(right_E, is_readable_E))
-    unreadable = len(data.ids) - sum(len(own) for own in rows.values())
     return TaskOutcome(
         scores=tuple(scores),
         predictions=table,
@@ -159,10 +158,8 @@ def outcome(
                 for one in learnt
             ],
             "validation": "split val" if len(rows["val"]) else validation,
-            "left_out": {
-                **data.left_out,
-                **({"the image is unreadable": unreadable} if unreadable else {}),
-            },
+            # Unreadable images are counted by reason for every task.
+            "left_out": dict(data.left_out),
             "classes": list(data.classes),
         },
     )

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from biovl.benchmark import data as opening
 from biovl.benchmark import labellers
@@ -97,7 +98,7 @@ def inputs(
 
 
 def _fingerprint(data: Any) -> str:
-    """Return a hash of the images, labels, texts and answers of a dataset."""
+    """Return a hash of images, labels, texts, answers and further columns of a dataset."""
     known = hashlib.blake2b(data.images.fingerprint.encode(), digest_size=16)
     for item in fields(data):
         value = getattr(data, item.name)
@@ -105,4 +106,9 @@ def _fingerprint(data: Any) -> str:
             known.update(np.ascontiguousarray(value).tobytes())
         elif isinstance(value, list | tuple):
             known.update(repr(value).encode("utf-8", "surrogatepass"))
+        elif isinstance(value, pa.Table):
+            # What scores are broken down by, and patients.
+            for name in value.column_names:
+                column = repr((name, value[name].to_pylist()))
+                known.update(column.encode("utf-8", "surrogatepass"))
     return known.hexdigest()

@@ -1,5 +1,6 @@
 """Constructors and subsets of datasets, arranged so that tasks share the embeddings of a split."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,21 +28,33 @@ def split_named(name: str) -> str | None:
     return _SPLIT_NAMES.get(name.lower())
 
 
-def splits_of(stated: Iterable[str | None] | None, parts: Iterable[tuple[str, int]]) -> np.ndarray:
+def split_of_file(name: str) -> str | None:
+    """Return the split in the name of a file, ``test-00000-of-00001`` or ``my_test.2``; or None."""
+    words = re.split(r"[^a-z]+", name.rpartition("/")[2].lower())
+    found = {split for word in words if (split := split_named(word))}
+    return found.pop() if len(found) == 1 else None
+
+
+def splits_of(stated: Iterable[str | None] | None, parts: Sequence[tuple[str, int]]) -> np.ndarray:
     """Return the split of each row of a table, empty if unknown.
 
     Args:
         stated: The column of splits, if there is one.
-        parts: Name and number of rows of each file; without a column, the prefixes of the names
-            determine the split: ``test-00000-of-00001.parquet``.
+        parts: Name and number of rows of each file; without a column, names determine the split.
+
+    Raises:
+        ArtifactError: If some files are named after a split and others are not.
     """
     if stated is not None:
         return np.array([split_named(name) or name for name in (name or "" for name in stated)])
-    by_file = [
-        (split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0]), rows)
-        for name, rows in parts
-    ]
-    return np.repeat([split or "" for split, _ in by_file], [rows for _, rows in by_file])
+    by_file = {name: split_of_file(name) for name, _ in parts}
+    unknown = [name for name, split in by_file.items() if split is None]
+    if 0 < len(unknown) < len(by_file):
+        raise ArtifactError(
+            f"{unknown[0]} is not named after a split, as other files of the table are: name it "
+            "after train, val or test, or put it elsewhere"
+        )
+    return np.repeat([split or "" for split in by_file.values()], [rows for _, rows in parts])
 
 
 def labelled(

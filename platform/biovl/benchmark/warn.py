@@ -1,4 +1,4 @@
-"""Warnings about models that are no better than chance on a task."""
+"""Warnings about models that are no better than chance on a task, or right in all examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from biovl.benchmark.report import TaskResult
 
 
 def warnings_of(results: Sequence[TaskResult]) -> list[str]:
-    """Return a warning for each model and task whose scores are not above chance.
+    """Return a warning for each model and task whose scores are not above chance, or all right.
 
     A score is above chance if chance is below its 95 % interval (that of the report): so is a score
     of guessing in 2.5 % of cases. One such score of a task is enough. Tasks whose chance level is
@@ -20,6 +20,14 @@ def _of_task(item: TaskResult) -> Iterator[str]:
     yield from (
         f"{item.model} on {item.task}: {one}" for one in (item.notes or {}).get("warnings", ())
     )
+    for score in item.scores[:1]:
+        if score["name"] == "accuracy" and score["low"] == score["value"] == 1:
+            # The upper end of the exact interval, of which the bootstrap knows nothing.
+            error = 1 - 0.05 ** (1 / score["count"])
+            yield (
+                f"{item.model} is right in all {score['count']:,} examples of {item.task}, which "
+                f"a model that errs in up to {error:.1%} may be as well"
+            )
     compared = list(_compared(item))
     if compared and all(score["low"] <= chance for score, chance in compared):
         scores = ", ".join(

@@ -165,7 +165,7 @@ def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
     plain = _configured(step, chain, before)
     waits = any(o.step.name in step.sources and o.state != "published" for o in before)
     current = _as_it_is(step, plain, waits=waits)
-    if not chain.name or current.state == "published":
+    if not chain.name or current.state == "published" or _was_begun_with(plain):
         return current
     beside = dataclasses.replace(plain, out=f"{plain.out}-{chain.name}")
     return _as_it_is(step, beside, waits=waits)
@@ -263,6 +263,17 @@ def _places(source: str | FirstOf | tuple[str, ...]) -> list[tuple[str, str]]:
         source = source.steps
     each = (source,) if isinstance(source, str) else source
     return [(name, slash + inner) for name, slash, inner in (one.partition("/") for one in each)]
+
+
+def _was_begun_with(config: Any) -> bool:
+    """Return whether the draft in a step's folder was begun with these settings."""
+    begun = Draft(config.out).read_note("begun")
+    plain = configs.to_plain(config)
+    # Settings that do not change what is published are not noted.
+    return begun is not None and all(
+        name in plain and configs.spelled(plain[name]) == configs.spelled(value)
+        for name, value in begun["config"].items()
+    )
 
 
 def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:

@@ -124,15 +124,19 @@ def _advice(
             f"that decides most is {found[0].name} ({_money(found[0].dollars)} between its ends)."
         )
     else:
-        longest = max((c for c in costs if c.job != "serve"), key=lambda cost: cost.hours)
-        yield f"Nothing is paid for; {longest.job} takes longest, bound by {longest.bound_by}."
+        jobs = [cost for cost in costs if cost.job != "serve"]
+        longest = max(jobs, key=lambda cost: cost.hours, default=None)
+        takes = f"; {longest.job} takes longest, bound by {longest.bound_by}" if longest else ""
+        yield f"Nothing is paid for{takes}."
     pretrain = by_job.get("pretrain")
     if pretrain is None or not pretrain.compute_dollars:
         return
     held, gb_month = pretrain.storage_gb["checkpoints"], prices().s3.gb_month
     saved = ""
     if planner.config.train.buy == "on_demand":
-        spot = planner.assumed["spot_discount"] * pretrain.compute_dollars
+        spot = planner.assumed["spot_discount"] * (
+            pretrain.compute_dollars - pretrain.helper_dollars
+        )
         saved = f"; spot would save about {_money(spot)} of training, where it can be had"
     yield (f"Checkpoints hold {_gb(held)}, {_money(held * gb_month, cents=True)} a month{saved}.")
     best = min(others, key=lambda each: each.cost.dollars, default=None)

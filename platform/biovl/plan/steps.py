@@ -55,6 +55,8 @@ class Cost:
     """Hours of vCPUs that compute or wait for requests, without lost time."""
 
     compute_dollars: float = 0.0
+    helper_dollars: float = 0.0
+    """Part of these that is paid for machines that decode images for the GPUs of others."""
     request_dollars: float = 0.0
     storage_gb: Mapping[str, float] = field(default_factory=dict)
     """Size of the output, by folder."""
@@ -237,11 +239,12 @@ class Planner:
         )
         if helpers:
             fleet_of_helpers = replace(self.config.cpu, count=helpers)
+            dollars = paid * helpers * self._price(fleet_of_helpers)
             cost = replace(
                 cost,
                 machines=f"{cost.machines} + {_machines(fleet_of_helpers)}",
-                compute_dollars=cost.compute_dollars
-                + paid * helpers * self._price(fleet_of_helpers),
+                compute_dollars=cost.compute_dollars + dollars,
+                helper_dollars=dollars,
             )
         return self._with_requests(cost)
 

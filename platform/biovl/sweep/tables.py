@@ -127,7 +127,9 @@ def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     """Return the outcomes of the finished row with the best mean R@1; ties go to the first.
 
     Rows of which more trials finished are better: the mean of the seeds that survived early
-    stopping or divergence is that of the lucky ones. None if none is finished, or if trials were scored on val of different corpora, or among
+    stopping or divergence is that of the lucky ones.
+
+    None if none is finished, or if trials were scored on val of different corpora, or among
     different numbers of pairs: recall among 20 pairs is higher than among 10,000, whatever the
     model.
     """

@@ -302,6 +302,29 @@ def test_the_tables_of_single_splits_are_read(tmp_path: Path) -> None:
     assert table(tmp_path / "out", "val")["text"].to_pylist() == [["of val"]]
 
 
+def test_columns_and_folders_name_the_split_in_any_case(tmp_path: Path) -> None:
+    raw = quilt(tmp_path / "raw")
+    lookup = raw / "quilt_1M_lookup.csv"
+    text = lookup.read_text()
+    lookup.write_text(text.replace(",subset,split,", ",Subset,SPLIT,", 1))
+    found = run("quilt_1m", raw, tmp_path / "out").counts
+    assert (found["train"], found["val"]) == (1, 2)
+    assert table(tmp_path / "out", "val")["subset"].to_pylist() == ["quilt", "openpath"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "split"),
+    [("evaluation", "test"), ("interval", "test"), ("validation", "val"), ("train/a", "train")],
+)
+def test_a_folder_names_a_split_with_its_whole_name(
+    folder: str, split: str, tmp_path: Path
+) -> None:
+    raw = flickr(tmp_path / "raw")
+    (raw / folder).mkdir(parents=True)
+    (raw / folder / "captions.csv").write_text("image,caption\n10000.jpg,Cells")
+    assert run("biomed_flickr", raw, tmp_path / "out").counts[split] == 1
+
+
 def test_a_table_without_captions_is_named(tmp_path: Path) -> None:
     raw = quilt(tmp_path / "raw")
     (raw / "quilt_1M_lookup.csv").write_text("image_path,words\na.jpg,b")

@@ -154,6 +154,7 @@ def test_results_name_the_settings_that_the_command_changed(tmp_path: Path) -> N
         ("pretrain.step.loss=siglip", {"224px", "384px"}),
         ("pretrain.step.distill.weight=0.5", {"224px", "384px"}),
         ('pretrain.step={"loss": "siglip"}', {"224px", "384px"}),
+        ("pretrain.batch.later={}", {"224px", "384px"}),
         ("pretrain.step.micro_batch", set()),
         ("pretrain.save.every_steps", set()),
         ("pretrain.validation.gpus", set()),

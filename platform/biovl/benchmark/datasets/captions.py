@@ -1,7 +1,8 @@
 """CSV or TSV table of image files and captions: columns ``image`` and ``caption``.
 
-Rows of the same file are one image with several captions. Scores are broken down by the other
-columns, those of its first row. File names are relative to the folder of the table.
+Rows of the same file are one image with several captions. Retrieval is broken down by columns
+``global_concepts`` and ``license_group``; a column may also name patients (``proxy``). Of several
+rows of a file the first decides. File names are relative to the folder of the table.
 """
 
 import io
@@ -36,7 +37,7 @@ class Config:
 
 
 def build(config: Config) -> Pairs:
-    """Return the pairs. Scores are broken down by the other columns.
+    """Return the pairs, with the other columns in ``about``.
 
     Raises:
         ArtifactError: If the table does not exist, or a column is missing.

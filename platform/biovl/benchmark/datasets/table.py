@@ -1,8 +1,8 @@
 """Parquet tables with an image and a label or a text per row, as published on Hugging Face.
 
 Images are bytes, or a struct of ``bytes`` and ``path``. Labels are strings, or integers with names
-in the metadata (``ClassLabel``). Splits are a column, or the prefixes of file names
-(``test-00000-of-00001.parquet``).
+in the metadata (``ClassLabel``). Splits are a column, or part of the file names
+(``test-00000-of-00001.parquet``, ``train_1.parquet``).
 """
 
 import json
@@ -51,7 +51,8 @@ class Config:
     where: Mapping[str, str] = field(default_factory=dict)
     """Use only rows with these values, by column: ``{"dataset": "acevedo_et_al_2020"}``."""
     about: tuple[str, ...] = ()
-    """Columns by which retrieval scores are broken down."""
+    """Further columns that tasks use: ``global_concepts`` and ``license_group``, by which retrieval
+    is broken down, and that of patients (``proxy``)."""
 
 
 def build(config: Config) -> LabelledImages | Pairs:

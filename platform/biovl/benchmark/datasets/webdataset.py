@@ -16,6 +16,7 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Ranges, hash_of, version_of
+from biovl.core import spreadsheets
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 
@@ -86,7 +87,7 @@ def build(config: Config) -> LabelledImages | Pairs:
         return selection.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
     classes = config.classes
     if not classes and folder.exists("classnames.txt"):
-        classes = tuple(folder.read("classnames.txt").decode().splitlines())
+        classes = tuple(spreadsheets.decode(folder.read("classnames.txt")).rstrip().splitlines())
     if not classes:
         raise ArtifactError(f"{config.path} has no classnames.txt; name the labels: classes")
     return selection.labelled(

@@ -179,7 +179,7 @@ class RawFiles:
         """Return the rows of a CSV file by column, and warnings about its encoding.
 
         Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns
-        are matched without case and surrounding spaces; the needed ones have the given names.
+        are matched without case and surrounding spaces; those asked for have the given names.
 
         Args:
             name: The file.
@@ -209,7 +209,7 @@ class RawFiles:
         try:
             rows = spreadsheets.rows(text, delimiter=_delimiter(text, needed), needed=())
             _, header = next(rows, (0, []))
-            columns = self._columns(name, header, needed)
+            columns = self._columns(name, header, needed, keep or ())
             shown = [
                 (at, column)
                 for at, column in enumerate(columns)
@@ -226,9 +226,11 @@ class RawFiles:
             warnings.append(f"{name} ends within a row: it may be truncated")
         return found, warnings
 
-    def _columns(self, name: str, header: Sequence[str], needed: Sequence[str]) -> list[str]:
-        """Return the names of the columns, of which the needed ones are spelled as given."""
-        spelled = {column.lower(): column for column in needed}
+    def _columns(
+        self, name: str, header: Sequence[str], needed: Sequence[str], keep: Sequence[str]
+    ) -> list[str]:
+        """Return the names of the columns, of which those asked for are spelled as given."""
+        spelled = {column.lower(): column for column in (*keep, *needed)}
         columns = [spelled.get(cell.strip().lower(), cell.strip()) for cell in header]
         lacking = [column for column in needed if column not in columns]
         twice = [column for column, count in Counter(columns).items() if count > 1 and column]

@@ -27,7 +27,7 @@ from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
-UNREADABLE = "the image is unreadable"
+UNREADABLE = "questions about unreadable images"
 
 
 @dataclass(frozen=True, kw_only=True)

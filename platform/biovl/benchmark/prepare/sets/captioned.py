@@ -216,7 +216,10 @@ class Captioned:
         return captions
 
     def _of_table(self, raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
-        default = "val" if "val" in name.lower() else "train" if "train" in name.lower() else "test"
+        folders = reversed(name.split("/")[:-1])
+        default = selection.split_of_file(name) or next(
+            filter(None, map(selection.split_named, folders)), "test"
+        )
         rows, image, caption = _table(raw, name, warnings)
         for number, row in enumerate(rows):
             subset = row.get("subset", "")
