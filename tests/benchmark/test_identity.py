@@ -37,7 +37,8 @@ def test_a_licence_that_was_corrected_is_other_data() -> None:
             ids=["0", "1"],
             about=pa.table({name: groups}),
         )
-        config = configs.build(BenchmarkConfig, {"out": "o", "data": "d"})
+        values = {"out": "o", "data": "d", "model": "m", "tasks.retrieval.name": "retrieval"}
+        config = configs.build(BenchmarkConfig, configs.nested(values))
         (own,) = identity.inputs(config, {}, {"retrieval": data})
         return own.fingerprint
 
