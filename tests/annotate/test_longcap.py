@@ -15,8 +15,10 @@ from PIL import Image
 
 from biovl.annotate.annotators import longcap
 from biovl.annotate.annotators.longcap import Config, LongCap, build
+from biovl.annotate.longcap import answers
 from biovl.annotate.longcap.endpoint import EndpointConfig
-from biovl.annotate.longcap.spending import Budget
+from biovl.annotate.longcap.spending import Budget, Ledger
+from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.errors import BiovlError, ConfigError
 from tests.annotate.longcap.scripted_endpoint import (
     KEY,
@@ -268,6 +270,45 @@ def test_requests_stay_within_the_limits(tmp_path: Path) -> None:
         run(script, tmp_path / "b", rows[:4], endpoint={"requests_per_minute": 1_200})
         gaps = np.diff(sorted(script.times))
         assert gaps.sum() >= 7 * 0.05 * 0.9
+
+
+@pytest.mark.parametrize(
+    ("caption", "reason"),
+    [
+        ("Access was feasible in all of these patients, as shown by the CT image.", None),
+        ("Circular map of the draft genome of the isolate, in which the genes are marked.", None),
+        ("This draft of the protocol is shown beside the scan of the patient.", None),
+        ("The draft is shown as a scan of the patient with an arrow in the liver.", answers.TALKS),
+        (
+            "A scan of the patient: NOT_FEASIBLE is what the image of the liver shows.",
+            answers.TALKS,
+        ),
+    ],
+)
+def test_words_of_the_task_are_no_caption_unless_the_article_has_them(
+    caption: str, reason: str | None
+) -> None:
+    known = "This draft of the protocol."
+    assert (
+        answers.rejection_reason(
+            caption, own_label="Figure 1", known=known, least_words=5, most_words=400
+        )
+        == reason
+    )
+
+
+def test_what_was_spent_keeps_its_price(tmp_path: Path) -> None:
+    dear = Budget(dollars=10, dollars_per_million_input=10, dollars_per_million_output=10)
+    first = Ledger(str(tmp_path), dear)
+    first.reserve(900_000, 0)
+    first.settle(900_000, 0, ModelAnswer(text="", input_tokens=900_000, output_tokens=0))
+    first.write()
+    cheap = Budget(dollars=10, dollars_per_million_input=1, dollars_per_million_output=1)
+    second = Ledger(str(tmp_path), cheap)
+    assert second.described().endswith("$9.00")
+    second.reserve(900_000, 0)
+    with pytest.raises(BiovlError, match="budget.dollars"):
+        second.reserve(200_000, 0)
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 4_000}, {"dollars": 0.004}])

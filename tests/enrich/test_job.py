@@ -169,7 +169,10 @@ def test_a_merged_article_has_the_values_of_the_other_where_it_is_the_same_artic
     )
     service.merged = {101: 500, 102: 501, 103: 502}
     service.cited_by = {500: [9]}
-    rows = [*(row(pmid, str(pmid)) for pmid in range(1, 60)), row(101, "101", "10.1/the.same")]
+    rows = [
+        *(row(pmid, str(pmid)) for pmid in range(1, 60)),
+        row(101, "101", "https://doi.org/10.1/the.same"),
+    ]
     rows += [row(102, "102", "10.1/mine"), row(103, "103"), row(104, "104")]
     articles = harvest_of(tmp_path / "figures", rows)
     manifest = run(service, articles)

@@ -401,6 +401,8 @@ def test_the_lineage_of_a_fork_of_a_fork_has_both(
     plan = Plan([(8, 2)] * 5)
     assert pairs_seen(lineage, plan, plan.steps) == 28 + 3 * 16
     assert steps_before(second, None) == 4
+    (*_, last) = read_metrics(Path(second.out, "metrics.jsonl"))
+    assert (last["step"], last["pairs_seen"]) == (5, pairs_seen(lineage, plan, 5))
 
 
 def test_a_step_that_does_not_exist_lists_those_that_do(

@@ -95,8 +95,12 @@ def card(**changes) -> str:
         "stats": stats(BY, NC_ND, RESERVED),
         "fingerprints": ["ab" * 32],
         "rows": [
-            {"step": 1, "loss": 4.0, "pairs_per_s": 100.0, "step_s": 36.0},
-            {"step": 2, "loss": 2.0, "pairs_per_s": 300.0, "step_s": 36.0, "mfu": 0.25},
+            *({"step": n, "loss": 9.0, "pairs": 64} for n in range(1, 29)),
+            {"step": 29, "loss": 4.0, "pairs": 128, "pairs_per_s": 100.0, "step_s": 36.0},
+            {
+                **{"step": 30, "loss": 2.0, "pairs": 128, "pairs_per_s": 300.0},
+                **{"step_s": 36.0, "mfu": 0.25},
+            },
         ],
         "scores": {0: scores(0.25), 1: scores(0.5)},
         "epoch": 1,

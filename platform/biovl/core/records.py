@@ -5,6 +5,7 @@ Offsets count Unicode code points of the text they belong to; ``end`` is exclusi
 
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,13 @@ Batch = dict[str, np.ndarray]
 """Input columns of a function, all of equal length."""
 
 LicenseGroup = Literal["commercial", "noncommercial", "other"]
+
+
+def plain_doi(text: str) -> str:
+    """Return a DOI without what addresses begin with: ``https://doi.org/10.1/a`` is ``10.1/a``."""
+    return re.sub(
+        r"^(?:https?://(?:dx\.)?doi\.org/|doi:)\s*", "", text.strip(), flags=re.IGNORECASE
+    )
 
 
 @dataclass(frozen=True, slots=True)

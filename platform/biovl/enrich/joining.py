@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from biovl.core.records import plain_doi
 from biovl.enrich.cache import RECORDS, RecordCache, RowIndex
 from biovl.enrich.fetching import MERGED
 
@@ -137,7 +138,7 @@ def _ids(article: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
     """Return the DOIs and PMCIDs of an article and of a record, where both are known."""
     own = {"doi": article["doi"], "pmcid": article["article_id"]}
     return [
-        (value.strip().lower(), record[name].strip().lower())
+        (plain_doi(value.strip().lower()), plain_doi(record[name].strip().lower()))
         for name, value in own.items()
         if value and record[name] and (name == "doi" or value.upper().startswith("PMC"))
     ]

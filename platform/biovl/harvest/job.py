@@ -49,7 +49,7 @@ _HINTS = {
 }
 """Advice by source for a harvest without usable figures."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 

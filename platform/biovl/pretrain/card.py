@@ -98,7 +98,7 @@ def model_card(
         f"# {name}",
         _what(model),
         _loading(model),
-        scores_section(scores, epoch),
+        scores_section(scores, epoch, lineage),
         _pictures(plots),
         _training(config, mixture, rows, hardware, code),
         rollbacks_section(rollbacks),
@@ -284,7 +284,13 @@ def _measured(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         return float(np.median(values)) if values else None
 
     facts = []
-    last = [row["loss"] for row in rows if row.get("loss") is not None][-100:]
+    # At most a tenth of the steps, and of one batch size: losses of others are not comparable.
+    of_steps = [row for row in rows if row.get("loss") is not None]
+    last = [
+        row["loss"]
+        for row in of_steps[-max(1, min(100, len(of_steps) // 10)) :]
+        if row.get("pairs") == of_steps[-1].get("pairs")
+    ]
     if last:
         facts.append(["training loss at the end", f"{sum(last) / len(last):.3f}"])
     seconds = sum(row.get("step_s") or 0.0 for row in rows)

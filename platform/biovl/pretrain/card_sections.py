@@ -5,6 +5,7 @@ from typing import Any
 
 from biovl.core.markdown import percent, table
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.lineage import known_val_warning
 from biovl.pretrain.mixture import Mixture
 
 _FREE = ("CC0-1.0", "CC-BY-4.0")
@@ -17,7 +18,11 @@ _KINDS = {
 """Licence names on the Hub for PMC's licence groups, the most restrictive first."""
 
 
-def scores_section(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
+def scores_section(
+    scores: Mapping[int, Mapping[str, float]],
+    epoch: int,
+    lineage: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Return the scores by epoch, with the pool size and chance level."""
     if not scores:
         return "## Scores\n\nIt was not validated: the corpus has no pairs for it."
@@ -49,10 +54,18 @@ def scores_section(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str
 
 How often the text of an image is the nearest of all texts (R@1), or among the nearest 5 or 10, \
 and the image of a text likewise. It depends on how many pairs there are to choose from: fewer is \
-easier. Pairs share no article and no group with those of training. The loss is the mean over \
+easier. {_unseen(lineage)} The loss is the mean over \
 batches of {last["loss_block"]:,.0f} pairs.
 
 {table(["epoch", "pairs", "loss", *heads], rows)}{_tasks(scores, epoch)}"""
+
+
+def _unseen(lineage: Sequence[Mapping[str, Any]]) -> str:
+    """Return whether the pairs are others than those of training."""
+    warning = known_val_warning(lineage[-1]) if lineage else None
+    if warning is None:
+        return "Pairs share no article and no group with those of training."
+    return f"**{warning[0].upper()}{warning[1:]}.**"
 
 
 def _tasks(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:

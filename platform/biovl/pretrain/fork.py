@@ -19,8 +19,21 @@ from biovl.core.filesystems import without_credentials
 from biovl.models.builders.open_clip import Described
 from biovl.pretrain.changes import changed_settings, describe_changes
 from biovl.pretrain.config import PretrainConfig, identity
-from biovl.pretrain.lineage import LINEAGE, first_step, pairs_seen, read_lineage
-from biovl.pretrain.mixture import Mixture, draws_of, input_names, inputs_of, read_mixture
+from biovl.pretrain.lineage import (
+    LINEAGE,
+    first_step,
+    known_val_warning,
+    pairs_seen,
+    read_lineage,
+)
+from biovl.pretrain.mixture import (
+    Mixture,
+    count_known_val,
+    draws_of,
+    input_names,
+    inputs_of,
+    read_mixture,
+)
 from biovl.pretrain.models import describe
 from biovl.pretrain.optimizer import make_optimizer, parameter_names
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
@@ -83,6 +96,12 @@ class Fork:
     is_same_data: bool
     """Whether an epoch has the same pairs in the same order."""
 
+    corpora: Sequence[str]
+    """Corpora that the weights were trained on, by the other run and those it descends from."""
+
+    known_val: int | None
+    """Number of val pairs that the weights know; None if the corpora cannot be compared."""
+
     lines: Sequence[str]
     """Description, for the log and for ``--dry-run``."""
 
@@ -127,7 +146,22 @@ def find_fork(config: PretrainConfig, mixture: Mixture, plan: Plan) -> Fork | No
                 "pairs of its first part, and leaves out others; the next epochs are complete"
             )
     lines.append(f"settings that differ: {describe_changes(changes) or 'none'}")
-    return Fork(run, run_plan, step, steps_done, changes, is_same_data, lines)
+    of_ancestors = (uri for entry in run.lineage for uri in entry.get("corpora", ()))
+    corpora = list(dict.fromkeys([*run.config.corpora, *of_ancestors]))
+    known_val = _known_val(config.corpora[0], corpora, mixture)
+    told = known_val_warning({"corpora": corpora, "known_val": known_val})
+    lines += [told] if told else []
+    return Fork(run, run_plan, step, steps_done, changes, is_same_data, corpora, known_val, lines)
+
+
+def _known_val(corpus: str, others: Sequence[str], mixture: Mixture) -> int | None:
+    others = [uri for uri in others if uri != corpus]
+    if not others or not mixture.pairs["val"]:
+        return 0
+    try:
+        return count_known_val(corpus, others)
+    except ArtifactError:
+        return None
 
 
 def start_fork(
@@ -422,6 +456,8 @@ def _entry(fork: Fork, plan: Plan, fresh: int) -> dict[str, Any]:
         "pairs": pairs_seen(run.lineage, fork.plan, step) - skipped,
         "steps_done": fork.steps_done,
         "parameters_without_state": fresh,
+        "corpora": list(fork.corpora),
+        "known_val": fork.known_val,
         "changed": list(fork.changes),
     }
 

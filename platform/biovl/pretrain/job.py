@@ -33,7 +33,7 @@ from biovl.pretrain.fork import (
     steps_before,
 )
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.lineage import pairs_seen, read_lineage
+from biovl.pretrain.lineage import known_val_warning, pairs_seen, read_lineage
 from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
@@ -250,11 +250,13 @@ def _publish(
         published=chosen,
         val_pairs=mixture.pairs["val"],
     )
+    lineage = read_lineage(draft)
+    known_val = known_val_warning(lineage[-1]) if lineage else None
+    warnings += [known_val] if known_val else []
     for warning in warnings:
         say(f"warning: {warning}")
     rollbacks = read_rollbacks(draft)
     pairs_skipped = skipped_pairs(plan, skipped_steps(rollbacks), plan.steps)
-    lineage = read_lineage(draft)
     manifest = job.manifest(
         counts={
             "epochs": config.epochs,

@@ -21,6 +21,22 @@ def first_step(lineage: Sequence[Mapping[str, Any]]) -> int:
     return int(lineage[-1]["steps_done"]) if lineage else 0
 
 
+def known_val_warning(entry: Mapping[str, Any]) -> str | None:
+    """Return a warning if the weights of a checkpoint know pairs of val, or may know them."""
+    known, corpora = entry.get("known_val", 0), ", ".join(entry.get("corpora", ()))
+    if known is None:
+        return (
+            "the weights that it begins with may know pairs of val, so that scores are too high: "
+            f"the corpora that they were trained on cannot be read ({corpora})"
+        )
+    if not known:
+        return None
+    return (
+        f"the weights that it begins with know {known:,} pairs of val, so that scores are too "
+        f"high: their article, group or image is in train of {corpora}"
+    )
+
+
 def pairs_seen(lineage: Sequence[Mapping[str, Any]], plan: Plan, steps_done: int) -> int:
     """Return the number of pairs that the weights of a run were trained on after some steps.
 

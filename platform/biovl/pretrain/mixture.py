@@ -5,7 +5,7 @@ article, its group or its image is in val or test of another corpus of the run.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ SAME_ARTICLE = "article or group in val or test of another corpus"
 SAME_IMAGE = "image in val or test of another corpus"
 
 _GROUP = "group_id"
+_SHARED = ("article_id", _GROUP, "image_sha256")
+"""Columns of the index: pairs that share a value of one may not be in train and in val."""
 """Indexes of older corpora lack it."""
 
 
@@ -325,29 +327,46 @@ class _Leak:
 
 def _leaks(config: PretrainConfig) -> list[_Leak]:
     """Return for each corpus what the others hold out."""
-    held = [_held_out(uri) for uri in config.corpora]
-    leaks = []
-    for number, uri in enumerate(config.corpora):
-        others = pa.concat_tables([each for at, each in enumerate(held) if at != number])
-        has_groups = _GROUP in open_index(uri).schema.names
-        names = ("article_id", _GROUP, "image_sha256")
-        articles, groups, images = (pc.drop_null(others[name].unique()) for name in names)
-        leaks.append(_Leak(articles, groups, images, has_groups))
-    return leaks
+    held = [_rows(uri, pc.field("split").isin(["val", "test"])) for uri in config.corpora]
+    return [
+        _leak(pa.concat_tables([each for at, each in enumerate(held) if at != number]), uri)
+        for number, uri in enumerate(config.corpora)
+    ]
 
 
-def _held_out(uri: str) -> pa.Table:
+def _leak(held: pa.Table, uri: str) -> _Leak:
+    """Return what a table of ``_rows`` holds, as conditions on the index of a corpus."""
+    has_groups = _GROUP in open_index(uri).schema.names
+    articles, groups, images = (pc.drop_null(held[name].unique()) for name in _SHARED)
+    return _Leak(articles, groups, images, has_groups)
+
+
+def count_known_val(corpus: str, others: Iterable[str]) -> int:
+    """Return how many val pairs of a corpus weights know that were trained on other corpora.
+
+    These are the pairs whose article, group or image is in train of another corpus.
+
+    Raises:
+        ArtifactError: If the index of a corpus cannot be read.
+    """
+    val = _rows(corpus, pc.field("split") == "val")
+    known = np.zeros(len(val), bool)
+    for uri in others:
+        leak = _leak(val, uri)
+        found = _rows(uri, (pc.field("split") == "train") & (leak.article() | leak.image()))
+        for name in _SHARED:
+            known |= np.asarray(pc.is_in(val[name], pc.drop_null(found[name].unique())))
+    return int(known.sum())
+
+
+def _rows(uri: str, where: pc.Expression) -> pa.Table:
+    """Return article, group and image of some pairs of a corpus; groups are null without any."""
     index = open_index(uri, "article_id", "image_sha256")
-    rows = index.to_table(
-        columns=[
-            name for name in ("article_id", _GROUP, "image_sha256") if name in index.schema.names
-        ],
-        filter=pc.field("split").isin(["val", "test"]),
-    )
+    columns = [name for name in _SHARED if name in index.schema.names]
+    rows = index.to_table(columns=columns, filter=where)
     if _GROUP not in rows.column_names:
         rows = rows.append_column(_GROUP, pa.nulls(len(rows), pa.string()))
-    names = ("article_id", _GROUP, "image_sha256")
-    return pa.table({name: rows[name].cast(pa.string()) for name in names})
+    return pa.table({name: rows[name].cast(pa.string()) for name in _SHARED})
 
 
 def _stored_texts(uri: str) -> set[str]:

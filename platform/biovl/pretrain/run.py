@@ -23,7 +23,7 @@ from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.guard import Diverged
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.lineage import first_step, read_lineage
+from biovl.pretrain.lineage import first_step, pairs_seen, read_lineage
 from biovl.pretrain.loop import (
     StepReport,
     Trainer,
@@ -110,7 +110,8 @@ def run(
     _configure_backends(config)
     allow_tf32(config.step.precision, device)
     draft = Draft(config.out)
-    first = first_step(read_lineage(draft))
+    lineage = read_lineage(draft)
+    first = first_step(lineage)
     checkpoints = Checkpoints(
         config.out,
         keep_last=config.save.keep_last,
@@ -211,8 +212,9 @@ def run(
     meter = Meter(
         steps=plan.steps,
         epochs=config.epochs,
-        pairs=plan.pairs - rollback.skipped_pairs(plan, skipped, plan.steps),
-        pairs_done=plan.pairs_before(steps_done)
+        pairs=pairs_seen(lineage, plan, plan.steps)
+        - rollback.skipped_pairs(plan, skipped, plan.steps),
+        pairs_done=pairs_seen(lineage, plan, steps_done)
         - rollback.skipped_pairs(plan, skipped, steps_done),
         workers=workers.count,
         peak_flops=None if accelerator is None else accelerator.peak_flops(precision),

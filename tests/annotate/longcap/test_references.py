@@ -20,6 +20,18 @@ CASES = [
     ("Tumours shrank (|Figs. 2A| and 3B; Table 1).", ["A"], "Tumours shrank (A)."),
     ("Tumours shrank (|Figure 2—figure supplement 1|).", [], "Tumours shrank."),
     ("It overlaps (S8 Table and |Fig 5B|).", ["B"], "It overlaps (B)."),
+    # Values behind a reference are no panels and figures.
+    ("Tumours shrank (|Fig 4B|, p<0.05).", ["B"], "Tumours shrank (B, p<0.05)."),
+    ("Tumours shrank (|Fig. 4A|, n = 10).", ["A"], "Tumours shrank (A, n = 10)."),
+    ("Tumours shrank (|Fig. 2A|, 12 mice).", ["A"], "Tumours shrank (A, 12 mice)."),
+    ("Tumours shrank (|Fig. 2A|, 5 of 10).", ["A"], "Tumours shrank (A, 5 of 10)."),
+    ("Tumours shrank (|Fig. 2|, 95% CI 1.2).", [], "Tumours shrank (95% CI 1.2)."),
+    ("It shrank (|Fig. 2A|, a typical mouse).", ["A"], "It shrank (A, a typical mouse)."),
+    ("It shrank (|Figs. 2|, 3 and 4).", [], "It shrank."),
+    # Dates are no works.
+    ("It was wet (May 2019) here (|Fig. 2|).", [], "It was wet (May 2019) here."),
+    ("Rain fell (June – October 2010, |Fig. 2|).", [], "Rain fell (June – October 2010)."),
+    ("It is so (May et al., 2009) (|Fig. 2|).", [], "It is so."),
     # Words of the sentence stay.
     ("|Figure 2A| shows a CT scan [4].", ["A"], "Figure 2A shows a CT scan."),
     ("As in |Fig. 2|, cells grew (Fig. 3).", [], "As in Fig. 2, cells grew."),

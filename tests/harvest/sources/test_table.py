@@ -15,7 +15,7 @@ import pytest
 from biovl.articles.content import Graphic
 from biovl.core.errors import ConfigError, SourceError
 from biovl.core.plugins import Plugin, make
-from biovl.core.records import Figure
+from biovl.core.records import Figure, plain_doi
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import Package, Warns, table
 
@@ -271,10 +271,17 @@ def test_only_a_line_feed_ends_a_line_of_json(tmp_path: Path) -> None:
     assert second.content.figures[0].caption == "?"
 
 
+def test_a_doi_is_the_same_with_its_address() -> None:
+    assert [
+        plain_doi(text)
+        for text in ("https://doi.org/10.1/A", "http://dx.doi.org/10.1/A", "DOI: 10.1/A", "10.1/A")
+    ] == ["10.1/A"] * 4
+
+
 def test_rows_of_one_doi_are_one_article_unless_they_have_ids_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "image,caption,article_id,doi\n"
-        "a.png,One,,10.1/X\nb.png,Two,,10.1/x\n"
+        "a.png,One,,https://doi.org/10.1/X\nb.png,Two,,10.1/x\n"
         "c.png,Three,PMC9_fig1,10.1/y\nd.png,Four,PMC9_fig2,10.1/y\n"
     )
     articles = [list(rows(package))[-1] for package in read(tmp_path / "t.csv")]

@@ -35,8 +35,9 @@ _REFUSAL = re.compile(
 )
 _TALK = re.compile(
     r"</?(?:article|draft|assessment|feature|keep|remove)\b|\bprevious instructions?\b|"
-    r"\bsystem prompt\b|\b(?:FEASIBLE|NOT_FEASIBLE)\b|"
-    r"\b(?:the|this) (?:draft|original caption|provided (?:image|text|caption))\b",
+    r"\bsystem prompt\b|(?-i:\b(?:FEASIBLE|NOT_FEASIBLE)\b)|"
+    r"\b(?:the|this) (?:draft(?! (?:genom|assembl|sequence|chromosom))|original caption"
+    r"|provided (?:image|text|caption))\b",
     re.IGNORECASE,
 )
 _ENGLISH = frozenset(
@@ -139,13 +140,13 @@ def rejection_reason(
     Args:
         caption: Caption written by a model.
         own_label: Label of the figure: ``Figure 3``; others must not be named, except in ``known``.
-        known: The original caption: the figures it names may be named.
+        known: The original caption: the figures it names may be named, and its words repeated.
         least_words: Minimum length; a shorter caption has lost content.
         most_words: Maximum length.
     """
     if is_refusal(caption):
         return REFUSED
-    if _TALK.search(caption):
+    if any(said[0].lower() not in known.lower() for said in _TALK.finditer(caption)):
         return TALKS
     words = caption.split()
     if len(words) < least_words:

@@ -28,7 +28,16 @@ _PART = (
     r"(?:\s?[—–-]+\s?(?:figure\ssupplements?|source\s(?:data|code)|videos?)"
     r"\s\d+(?:\s?[,–-]\s?\d+)*)?"
 )
-_PLACES = rf"{_NUMBER}{_PART}(?:{_JOINT}(?:{_NUMBER}{_PART}|{_PANEL}))*"
+# In "Fig. 2A, n = 10", "Fig. 2A, 12 mice" and "Fig. 2A, a section", what follows is no panel.
+_NO_VALUE = r"(?!\s?[=<>≤≥≈%])"
+_NO_WORDS = (
+    r"(?!\s(?!(?:and|to|or|through|panels?|in|for|as|see|with|both|upper|lower|left|right|top|bottom"
+    r"|insets?)\b)[a-z])"
+)
+_PLACES = (
+    rf"{_NUMBER}{_PART}(?:{_JOINT}"
+    rf"(?:{_NUMBER}{_PART}{_NO_VALUE}{_NO_WORDS}|(?!a\s[a-z]){_PANEL}{_NO_VALUE}))*"
+)
 _SUPPLEMENT = r"S\d{1,3}\s(?:Tables?|Figs?|Texts?|Files?|Appendix|Videos?|Movies?|Datasets?)\b"
 _ONE = rf"(?:{_SUPPLEMENT}|{_HEAD}\.?\s?{_PLACES})"
 _REFERENCE = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*")
@@ -38,7 +47,13 @@ _IS_FIGURE = re.compile(r"[Ff]ig|FIG")
 _BRACKET = re.compile(r"[(\[]((?:[^()\[\]]|\([A-Za-z\d,–-]{1,5}\)){1,300})[)\]]")
 _WORKS = re.compile(r"\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*")
 _NUMBERED_WORKS = re.compile(r"(?<=[a-z\d%)”’.,;\s])\[\s?\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*\s?\]")
+_DATE_WORDS = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?|Spring|Summer|Autumn|Fall|Winter|Early|Mid|Late|to|of"
+    r"|and|early|mid|late|spring|summer|autumn|winter)\b\.?"
+)
 _AUTHORS = re.compile(
+    rf"(?!(?:{_DATE_WORDS}[\s,–—-]*)+(?:19|20)\d\d)"
     r"(?:(?:see|reviewed (?:in|by)|e\.g\.|for (?:a )?review,?|cf\.),?\s)*"
     r"[A-ZÀ-Ž][^\d;]{1,80}?,?\s(?:19|20)\d\d[a-z]?(?:,\s?(?:(?:19|20)\d\d)?[a-z]?)*",
 )

@@ -85,10 +85,14 @@ class Ledger:
         self._folder, self._budget = Folder(uri), budget
         self._own = f"{_SPENT}/{uuid.uuid4().hex}.json"
         self._before = {"input_tokens": 0, "output_tokens": 0}
+        self._dollars_before = 0.0
         for name in self._folder.names(_SPENT, ".json"):
             spent = json.loads(self._folder.read(f"{_SPENT}/{name}"))
-            for kind in self._before:
-                self._before[kind] += spent[kind]
+            tokens = {kind: spent[kind] for kind in self._before}
+            for kind, count in tokens.items():
+                self._before[kind] += count
+            # Jobs without a price, and of earlier versions, are priced as this one.
+            self._dollars_before += spent.get("dollars") or budget.cost(**tokens)
         self._mine = {"input_tokens": 0, "output_tokens": 0}
         self._open = {"input_tokens": 0, "output_tokens": 0}
         self._written, self._lock = 0.0, threading.Lock()
@@ -101,9 +105,10 @@ class Ledger:
         """
         with self._lock:
             requested = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-            total = {kind: self._total(kind) + requested[kind] for kind in requested}
+            own = {k: self._mine[k] + self._open[k] + requested[k] for k in requested}
             limit = self._budget
-            tokens, dollars = sum(total.values()), limit.cost(**total)
+            tokens = sum(own.values()) + sum(self._before.values())
+            dollars = limit.cost(**own) + self._dollars_before
             if limit.tokens is not None and tokens > limit.tokens:
                 raise BiovlError(self._over(f"{limit.tokens:,} tokens", "budget.tokens"))
             if limit.dollars is not None and dollars > limit.dollars:
@@ -128,17 +133,15 @@ class Ledger:
     def write(self) -> None:
         """Write the spending of this process, so that other jobs can add it."""
         if any(self._mine.values()):
-            self._folder.write(self._own, json.dumps(self._mine).encode())
+            spent = {**self._mine, "dollars": self._budget.cost(**self._mine)}
+            self._folder.write(self._own, json.dumps(spent).encode())
 
     def described(self) -> str:
         """Return the spending of all jobs that share the cache, as text."""
         spent = {kind: self._before[kind] + self._mine[kind] for kind in self._mine}
         text = f"{spent['input_tokens']:,} + {spent['output_tokens']:,} tokens"
-        cost = self._budget.cost(**spent)
+        cost = self._budget.cost(**self._mine) + self._dollars_before
         return f"{text}, ${cost:,.2f}" if cost else text
-
-    def _total(self, kind: str) -> int:
-        return self._before[kind] + self._mine[kind] + self._open[kind]
 
     def _over(self, limit: str, setting: str) -> str:
         return (

@@ -21,7 +21,7 @@ from biovl.core import records
 from biovl.core.artifacts import Input
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
-from biovl.core.records import Article, Panel
+from biovl.core.records import Article, Panel, plain_doi
 from biovl.harvest import table_images
 from biovl.harvest.sources import Address, Package
 from biovl.harvest.table_rows import SPILLED, raw_rows
@@ -465,7 +465,8 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     names[SPILLED] = SPILLED
     for row in itertools.chain([first], raw):
         columns.add(row, read)
-        yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
+        shown = {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
+        yield {**shown, "doi": plain_doi(shown["doi"])}
     # In JSON Lines, any row may be the first that has a column.
     columns_of = {f"{ours}={theirs}": theirs for ours, theirs in config.columns.items()}
     for setting, wanted in (("columns", columns_of), ("keep", {n: n for n in config.keep})):
