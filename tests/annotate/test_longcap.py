@@ -307,7 +307,7 @@ def test_what_was_spent_keeps_its_price(tmp_path: Path) -> None:
     second = Ledger(str(tmp_path), cheap)
     assert second.described().endswith("$9.00")
     second.reserve(900_000, 0)
-    with pytest.raises(BiovlError, match="budget.dollars"):
+    with pytest.raises(BiovlError, match=r"budget\.dollars"):
         second.reserve(200_000, 0)
 
 

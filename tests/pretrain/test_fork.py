@@ -32,6 +32,7 @@ from biovl.pretrain.models import build, check_optimizer, complete_model, weight
 from biovl.pretrain.optimizer import make_optimizer, parameter_names
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan, learning_rate
+from biovl.pretrain.trackers import read_metrics
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
 from tests.pretrain.saving import saves_at_once
