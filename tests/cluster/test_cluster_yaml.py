@@ -114,6 +114,29 @@ def test_worker_machines_watch_for_their_interruption() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_a_worker_whose_start_fails_once_starts_again(name: str, tmp_path: Path) -> None:
+    (tmp_path / "biovl").mkdir()
+    (tmp_path / "bin").mkdir()
+    scripts = {
+        # Fails when it is called first.
+        "ray": 'echo "$@" >> ~/calls; test "$(wc -l < ~/calls)" -gt 1',
+        "sleep": "true",
+    }
+    for program, script in scripts.items():
+        (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / program).chmod(0o755)
+    (start,) = (c for c in read(name)["worker_start_ray_commands"] if "ray start" in c)
+    env = {
+        **{"HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
+        **{"RAY_HEAD_IP": "10.0.0.1", "SPILL": str(tmp_path / "spill")},
+    }
+    subprocess.run(["bash", "-c", start], env=env, check=True)
+    first, second = (tmp_path / "calls").read_text().splitlines()
+    assert first == second
+    assert "--address=10.0.0.1:6379" in first
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_ray_starts_with_what_serve_wants_to_be_started_with(name: str) -> None:
     said = (ROOT / "serve" / "config.yaml").read_text()
     wanted = re.findall(r"^#   (RAY_\w+=(?:\"[^\"]*\"|\S+))", said, re.MULTILINE)
