@@ -29,7 +29,7 @@ def test_an_interval_that_includes_chance_is_warned_about() -> None:
 
 def test_an_accuracy_of_one_is_told_with_the_errors_that_its_examples_allow() -> None:
     (warning,) = warned({}, {**score("accuracy", 1.0, 1.0, 1.0), "count": 5})
-    assert warning.startswith("a is right in all 5 examples of t")
+    assert warning.startswith("a is correct on all 5 examples of t")
     # 0.549 ** 5 = 0.05
     assert "45.1%" in warning
     assert warned({}, score("accuracy", 0.98, 0.99, 1.0)) == []

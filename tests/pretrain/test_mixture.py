@@ -28,12 +28,12 @@ from biovl.pretrain.config import (
     PretrainWorkers,
     tiny,
 )
-from biovl.pretrain.fork import _known_val
-from biovl.pretrain.lineage import known_val_warning
+from biovl.pretrain.fork import _seen_val
+from biovl.pretrain.lineage import seen_val_warning
 from biovl.pretrain.mixture import (
     SAME_ARTICLE,
     SAME_IMAGE,
-    count_known_val,
+    count_seen_val,
     describe_mixture,
     draws_of,
     merged_stats,
@@ -239,33 +239,44 @@ def test_pairs_that_another_corpus_holds_out_are_left_out_and_counted(corpora: l
     }
 
 
-def test_val_pairs_that_weights_of_other_corpora_know_are_counted(
+def test_val_pairs_of_which_other_corpora_train_on_data_are_counted(
     corpora: list[str], tmp_path: Path
 ) -> None:
     one, other = corpora
     # By the article of b0, and of b4.
-    assert count_known_val(one, [other]) == 1
-    assert count_known_val(other, [one]) == 1
+    assert count_seen_val(one, (other,)) == 1
+    assert count_seen_val(other, (one,)) == 1
     by_image = write_corpus(tmp_path / "image", [("c", "train", "PMC30", "fourth")])
-    assert count_known_val(other, [by_image]) == 1
-    assert count_known_val(one, [by_image]) == 0
-    assert count_known_val(other, [by_image, one]) == 1
+    assert count_seen_val(other, (by_image,)) == 1
+    assert count_seen_val(one, (by_image,)) == 0
+    assert (
+        count_seen_val(
+            other,
+            (
+                by_image,
+                one,
+            ),
+        )
+        == 1
+    )
     with pytest.raises(ArtifactError):
-        count_known_val(one, [str(tmp_path / "gone")])
+        count_seen_val(one, (str(tmp_path / "gone"),))
 
 
-def test_a_fork_to_a_corpus_that_its_weights_know_warns(corpora: list[str], tmp_path: Path) -> None:
-    assert _known_val(corpora[0], corpora, read_mixture(config(corpora[0]))) == 1
-    assert _known_val(corpora[0], corpora[:1], read_mixture(config(corpora[0]))) == 0
+def test_a_fork_whose_weights_were_trained_on_data_of_val_warns(
+    corpora: list[str], tmp_path: Path
+) -> None:
+    assert _seen_val(corpora[0], corpora, read_mixture(config(corpora[0]))) == 1
+    assert _seen_val(corpora[0], corpora[:1], read_mixture(config(corpora[0]))) == 0
     gone = [str(tmp_path / "gone")]
-    assert _known_val(corpora[0], gone, read_mixture(config(corpora[0]))) is None
-    for known, said in ((1, "know 1 pairs of val"), (None, "cannot be read")):
-        warning = known_val_warning({"corpora": corpora, "known_val": known})
+    assert _seen_val(corpora[0], gone, read_mixture(config(corpora[0]))) is None
+    for known, said in ((1, "data of 1 val pairs"), (None, "cannot be read")):
+        warning = seen_val_warning({"corpora": corpora, "seen_val": known})
         assert warning is not None
         assert said in warning
-    assert known_val_warning({"corpora": corpora, "known_val": 0}) is None
+    assert seen_val_warning({"corpora": corpora, "seen_val": 0}) is None
     # Of an earlier version.
-    assert known_val_warning({}) is None
+    assert seen_val_warning({}) is None
 
 
 def test_a_single_corpus_leaves_nothing_out_and_has_no_counts_of_its_own(

@@ -1,4 +1,4 @@
-"""Warnings about models that are no better than chance on a task, or right in all examples."""
+"""Warnings about models that are no better than chance on a task, or correct on all examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from biovl.benchmark.report import TaskResult
 
 
 def warnings_of(results: Sequence[TaskResult]) -> list[str]:
-    """Return a warning for each model and task whose scores are not above chance, or all right.
+    """Return a warning for each model and task whose scores are not above chance, or all correct.
 
     A score is above chance if chance is below its 95 % interval (that of the report): so is a score
     of guessing in 2.5 % of cases. One such score of a task is enough. Tasks whose chance level is
@@ -25,8 +25,8 @@ def _of_task(item: TaskResult) -> Iterator[str]:
             # The upper end of the exact interval, of which the bootstrap knows nothing.
             error = 1 - 0.05 ** (1 / score["count"])
             yield (
-                f"{item.model} is right in all {score['count']:,} examples of {item.task}, which "
-                f"a model that errs in up to {error:.1%} may be as well"
+                f"{item.model} is correct on all {score['count']:,} examples of {item.task}: its "
+                f"error rate may be up to {error:.1%} (95 % confidence)"
             )
     compared = list(_compared(item))
     if compared and all(score["low"] <= chance for score, chance in compared):

@@ -5,7 +5,7 @@ from typing import Any
 
 from biovl.core.markdown import percent, table
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.lineage import known_val_warning
+from biovl.pretrain.lineage import seen_val_warning
 from biovl.pretrain.mixture import Mixture
 
 _FREE = ("CC0-1.0", "CC-BY-4.0")
@@ -62,7 +62,7 @@ batches of {last["loss_block"]:,.0f} pairs.
 
 def _unseen(lineage: Sequence[Mapping[str, Any]]) -> str:
     """Return whether the pairs are others than those of training."""
-    warning = known_val_warning(lineage[-1]) if lineage else None
+    warning = seen_val_warning(lineage[-1]) if lineage else None
     if warning is None:
         return "Pairs share no article and no group with those of training."
     return f"**{warning[0].upper()}{warning[1:]}.**"

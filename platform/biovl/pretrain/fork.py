@@ -22,13 +22,13 @@ from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.lineage import (
     LINEAGE,
     first_step,
-    known_val_warning,
     pairs_seen,
     read_lineage,
+    seen_val_warning,
 )
 from biovl.pretrain.mixture import (
     Mixture,
-    count_known_val,
+    count_seen_val,
     draws_of,
     input_names,
     inputs_of,
@@ -99,8 +99,9 @@ class Fork:
     corpora: Sequence[str]
     """Corpora that the weights were trained on, by the other run and those it descends from."""
 
-    known_val: int | None
-    """Number of val pairs that the weights know; None if the corpora cannot be compared."""
+    seen_val: int | None
+    """Number of val pairs whose article, group or image is in train of these corpora; None if the
+    corpora cannot be read."""
 
     lines: Sequence[str]
     """Description, for the log and for ``--dry-run``."""
@@ -148,18 +149,18 @@ def find_fork(config: PretrainConfig, mixture: Mixture, plan: Plan) -> Fork | No
     lines.append(f"settings that differ: {describe_changes(changes) or 'none'}")
     of_ancestors = (uri for entry in run.lineage for uri in entry.get("corpora", ()))
     corpora = list(dict.fromkeys([*run.config.corpora, *of_ancestors]))
-    known_val = _known_val(config.corpora[0], corpora, mixture)
-    told = known_val_warning({"corpora": corpora, "known_val": known_val})
+    seen_val = _seen_val(config.corpora[0], corpora, mixture)
+    told = seen_val_warning({"corpora": corpora, "seen_val": seen_val})
     lines += [told] if told else []
-    return Fork(run, run_plan, step, steps_done, changes, is_same_data, corpora, known_val, lines)
+    return Fork(run, run_plan, step, steps_done, changes, is_same_data, corpora, seen_val, lines)
 
 
-def _known_val(corpus: str, others: Sequence[str], mixture: Mixture) -> int | None:
-    others = [uri for uri in others if uri != corpus]
+def _seen_val(corpus: str, others: Sequence[str], mixture: Mixture) -> int | None:
+    others = tuple(uri for uri in others if uri != corpus)
     if not others or not mixture.pairs["val"]:
         return 0
     try:
-        return count_known_val(corpus, others)
+        return count_seen_val(corpus, others)
     except ArtifactError:
         return None
 
@@ -457,7 +458,7 @@ def _entry(fork: Fork, plan: Plan, fresh: int) -> dict[str, Any]:
         "steps_done": fork.steps_done,
         "parameters_without_state": fresh,
         "corpora": list(fork.corpora),
-        "known_val": fork.known_val,
+        "seen_val": fork.seen_val,
         "changed": list(fork.changes),
     }
 

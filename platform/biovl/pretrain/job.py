@@ -33,7 +33,7 @@ from biovl.pretrain.fork import (
     steps_before,
 )
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.lineage import known_val_warning, pairs_seen, read_lineage
+from biovl.pretrain.lineage import pairs_seen, read_lineage, seen_val_warning
 from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
@@ -251,8 +251,8 @@ def _publish(
         val_pairs=mixture.pairs["val"],
     )
     lineage = read_lineage(draft)
-    known_val = known_val_warning(lineage[-1]) if lineage else None
-    warnings += [known_val] if known_val else []
+    seen_val = seen_val_warning(lineage[-1]) if lineage else None
+    warnings += [seen_val] if seen_val else []
     for warning in warnings:
         say(f"warning: {warning}")
     rollbacks = read_rollbacks(draft)

@@ -21,19 +21,23 @@ def first_step(lineage: Sequence[Mapping[str, Any]]) -> int:
     return int(lineage[-1]["steps_done"]) if lineage else 0
 
 
-def known_val_warning(entry: Mapping[str, Any]) -> str | None:
-    """Return a warning if the weights of a checkpoint know pairs of val, or may know them."""
-    known, corpora = entry.get("known_val", 0), ", ".join(entry.get("corpora", ()))
-    if known is None:
+def seen_val_warning(entry: Mapping[str, Any]) -> str | None:
+    """Return a warning if the initial weights were, or may have been, trained on data of val.
+
+    Args:
+        entry: The checkpoint that a run starts from, the last entry of its lineage.
+    """
+    seen, corpora = entry.get("seen_val", 0), ", ".join(entry.get("corpora", ()))
+    if seen is None:
         return (
-            "the weights that it begins with may know pairs of val, so that scores are too high: "
-            f"the corpora that they were trained on cannot be read ({corpora})"
+            "the initial weights may have been trained on data of val, and validation scores be "
+            f"too high: the corpora that they were trained on cannot be read ({corpora})"
         )
-    if not known:
+    if not seen:
         return None
     return (
-        f"the weights that it begins with know {known:,} pairs of val, so that scores are too "
-        f"high: their article, group or image is in train of {corpora}"
+        f"the initial weights were trained on data of {seen:,} val pairs, and validation scores "
+        f"are too high: the article, group or image of these pairs is in train of {corpora}"
     )
 
 

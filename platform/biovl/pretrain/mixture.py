@@ -4,8 +4,9 @@ Two corpora may hold the same article in different splits. A pair of train is le
 article, its group or its image is in val or test of another corpus of the run.
 """
 
+import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -341,22 +342,28 @@ def _leak(held: pa.Table, uri: str) -> _Leak:
     return _Leak(articles, groups, images, has_groups)
 
 
-def count_known_val(corpus: str, others: Iterable[str]) -> int:
-    """Return how many val pairs of a corpus weights know that were trained on other corpora.
+# Trials of a sweep ask the same, and the index of 24 million pairs has two gigabytes.
+@functools.lru_cache(maxsize=64)
+def count_seen_val(corpus: str, others: tuple[str, ...]) -> int:
+    """Return the number of val pairs of a corpus of which training on other corpora saw data.
 
     These are the pairs whose article, group or image is in train of another corpus.
+
+    Args:
+        corpus: Corpus with the val pairs.
+        others: Corpora that weights were trained on.
 
     Raises:
         ArtifactError: If the index of a corpus cannot be read.
     """
     val = _rows(corpus, pc.field("split") == "val")
-    known = np.zeros(len(val), bool)
+    is_seen_N = np.zeros(len(val), bool)
     for uri in others:
         leak = _leak(val, uri)
         found = _rows(uri, (pc.field("split") == "train") & (leak.article() | leak.image()))
         for name in _SHARED:
-            known |= np.asarray(pc.is_in(val[name], pc.drop_null(found[name].unique())))
-    return int(known.sum())
+            is_seen_N |= np.asarray(pc.is_in(val[name], pc.drop_null(found[name].unique())))
+    return int(is_seen_N.sum())
 
 
 def _rows(uri: str, where: pc.Expression) -> pa.Table:
