@@ -293,6 +293,23 @@ def test_captions_of_options_take_their_place(tmp_path) -> None:
     assert offered(data, 1)[-1] == {"liver b", "spleen b", "colon b"}
 
 
+def test_wordings_of_the_only_right_option_are_not_taken_for_captions_of_options(tmp_path) -> None:
+    rows = [
+        {
+            "image": b"%d" % number,
+            "options": ["benign", "malignant"],
+            "answer_idx": 1,
+            "captions": ["a malignant lesion", "a photo of cancer"],
+        }
+        for number in range(3)
+    ]
+    path = write(tmp_path / "set", rows)
+    assert right_options(closed_vqa.build(closed_vqa.Config(data=path)).data()) == ["malignant"] * 3
+    given = Plugin("choices", {"path": path, "captions": "captions"})
+    with pytest.raises(ArtifactError, match="captions of each option"):
+        closed_vqa.build(closed_vqa.Config(data=given)).data()
+
+
 def test_questions_asked_twice_are_left_out_in_captions_as_well(tmp_path) -> None:
     rows = labels_of_two_tasks()
     rows.append({**rows[0]})

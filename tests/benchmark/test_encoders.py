@@ -115,6 +115,47 @@ def test_dinov2_has_none_and_gives_its_class_token(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors(model)[0], token / np.linalg.norm(token), atol=1e-5)
 
 
+@pytest.mark.parametrize("projected", [True, False])
+def test_an_image_tower_of_clip_gives_its_projection_or_the_normalised_token(
+    tmp_path: Path, projected: bool
+) -> None:
+    import transformers
+
+    folder = save_clip(tmp_path / "clip")
+    kind = transformers.CLIPVisionModelWithProjection if projected else transformers.CLIPVisionModel
+    reference = kind.from_pretrained(folder).eval()
+    with torch.no_grad():
+        for name, weight in reference.named_parameters():
+            if "post_layernorm" in name:
+                weight.copy_(torch.linspace(0.5, 2, len(weight)))
+    reference.save_pretrained(tmp_path / "tower")
+    transformers.CLIPImageProcessor.from_pretrained(folder).save_pretrained(tmp_path / "tower")
+    model = encoders.load(str(tmp_path / "tower"))
+    pixels = encoders.prepare(model, photo())
+    with torch.inference_mode():
+        output = reference(pixel_values=torch.from_numpy(pixels[None]))
+    expected = (output.image_embeds if projected else output.pooler_output)[0].numpy()
+    assert (model.has_text, model.dim) == (False, 16 if projected else 32)
+    np.testing.assert_allclose(vectors(model)[0], expected / np.linalg.norm(expected), atol=1e-5)
+
+
+def test_the_vit_of_a_classifier_has_no_pooler_and_needs_none(tmp_path: Path) -> None:
+    import transformers
+
+    torch.manual_seed(1)
+    tower = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    reference = transformers.ViTForImageClassification(
+        transformers.ViTConfig(**tower, intermediate_size=32, image_size=224, patch_size=32)
+    ).eval()
+    reference.save_pretrained(tmp_path / "vit")
+    model = encoders.load(str(tmp_path / "vit"))
+    pixels = encoders.prepare(model, photo())
+    with torch.inference_mode():
+        states = reference.vit(pixel_values=torch.from_numpy(pixels[None])).last_hidden_state
+    token = states[0, 0].numpy()
+    np.testing.assert_allclose(vectors(model)[0], token / np.linalg.norm(token), atol=1e-5)
+
+
 @pytest.mark.shared
 def test_the_real_dinov2_tells_images_apart(shared_data: Path) -> None:
     model = encoders.load(str(shared_data / "models/dinov2_small"))

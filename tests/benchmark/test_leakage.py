@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -153,6 +154,18 @@ def test_a_question_leaks_with_its_image() -> None:
     found = leakage.leaks(leak_report.image_ids(numbered), [zebra])
     assert found.leaked() == {"2"}
     assert leak_report.leaked_ids(numbered, found) == {"test/0"}
+
+
+def test_an_only_question_names_its_image() -> None:
+    data = SimpleNamespace(
+        images=MemoryImages([b"a", b"b"]), image_of=np.arange(2), ids=["p1/q", "p2/q"]
+    )
+    assert leak_report.image_ids(data) == ["p1/q", "p2/q"]
+    second = leakage.NearDuplicates(
+        by=leakage.SAME_FILE, row_P=np.array([1]), corpus_ids=["f"], closeness_P=np.ones(1)
+    )
+    found = leakage.leaks(leak_report.image_ids(data), [second])
+    assert leak_report.leaked_ids(data, found) == {"p2/q"}
 
 
 def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> None:

@@ -15,12 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.benchmark import config as benchmark_config
+from biovl.benchmark import leak_report
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.job import benchmark
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError
+from biovl.images.hashing import sha256_hex
+from tests.benchmark.memory import random_unit
 from tests.benchmark.toy_questions import write_model, write_vqa_rad
+from tests.index.small_index import figure, publish
 from tests.runtime.folders import content
 from tests.runtime.typed import with_this_ray
 
@@ -121,6 +125,27 @@ def test_a_killed_driver_goes_on_with_the_same_command_to_the_same_bytes(
     run(inputs, out, said)
     assert "resumes after epoch" in said.getvalue()
     assert content(out) == content(published)
+
+
+def test_what_a_model_was_trained_on_is_told_of_questions(
+    inputs: dict[str, str], ray_session: None, tmp_path: Path
+) -> None:
+    images = Path(inputs["data"]) / "VQA_RAD Image Folder"
+    files = [(images / f"{number}.png").read_bytes() for number in (7, 11)]
+    rows = [
+        figure(row, image_sha256=sha256_hex(data), split="train") for row, data in enumerate(files)
+    ]
+    corpus = publish(tmp_path / "index", random_unit(2), rows=rows)
+    out = tmp_path / "report"
+    run(inputs, out, index=str(corpus))
+    leaked = pq.read_table(out / "leaks/model/vqa.parquet").to_pylist()
+    assert {(row["id"], row["corpus_id"]) for row in leaked} == {
+        ("7.png", rows[0]["figure_id"]),
+        ("11.png", rows[1]["figure_id"]),
+    }
+    # Each image has two questions.
+    whole, without = (scores(out)[name] for name in ("accuracy", f"accuracy{leak_report.PART}"))
+    assert (whole["count"], without["count"]) == (22, 18)
 
 
 def test_two_workers_learn_as_one(published: Path, inputs: dict[str, str], tmp_path: Path) -> None:

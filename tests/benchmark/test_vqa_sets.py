@@ -128,7 +128,6 @@ def test_a_damaged_file_is_named(tmp_path):
         build(Config(path=str(tmp_path / "rad")))
 
 
-@pytest.mark.shared
 def questions(folder, split: str, ids: list, first: int) -> None:
     """Write a table of questions, each with an image of its own."""
     rows = [
@@ -150,7 +149,13 @@ def test_an_image_id_names_one_image_in_all_splits(tmp_path):
     found = build(Config(path=str(tmp_path)))
     assert len(found.images) == 3
     questions(tmp_path, "train", ["0", "1"], first=2)
-    with pytest.raises(ArtifactError, match=r"rows 0, 2 have the same image_id"):
+    with pytest.raises(ArtifactError, match=r"rows 0 and 2 have the same image_id"):
+        build(Config(path=str(tmp_path)))
+
+
+def test_an_image_id_names_one_image_in_a_split(tmp_path):
+    questions(tmp_path, "test", ["0", "1", "0"], first=0)
+    with pytest.raises(ArtifactError, match=r"rows 0 and 2 have the same image_id"):
         build(Config(path=str(tmp_path)))
 
 
@@ -162,6 +167,7 @@ def test_questions_without_an_image_id_have_their_own_image(tmp_path):
     assert [images[row] for row in found.image_of] == [picture("red", n) for n in (2, 3, 0, 1)]
 
 
+@pytest.mark.shared
 def test_vqa_rad_has_both_published_sizes(shared_data, tmp_path):
     with tarfile.open(shared_data / "labelled" / "vqa_rad.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")

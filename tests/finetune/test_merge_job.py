@@ -263,12 +263,15 @@ def test_a_split_without_pairs_chooses_nothing(models, corpus, tmp_path) -> None
         run(models, tmp_path / "out", alphas=[0, 1], corpus=str(corpus), split="test")
 
 
-def test_how_tuned_prepares_images_is_kept(tmp_path) -> None:
+def test_how_both_prepare_images_is_kept_and_other_ways_are_refused(tmp_path) -> None:
     models = save_model(tmp_path / "base", 1), save_model(tmp_path / "tuned", 2)
-    path = tmp_path / "tuned" / encoder.CONFIG
-    described = json.loads(path.read_text())
+    described = json.loads((models[1] / encoder.CONFIG).read_text())
     described["preprocess_cfg"] |= {"resize_mode": "squash", "interpolation": "bilinear"}
-    path.write_text(json.dumps(described))
+    (models[1] / encoder.CONFIG).write_text(json.dumps(described))
+    # At alpha 0 it would be the base with other pixels.
+    with pytest.raises(ArtifactError, match=r"image\.resize_mode: .shortest. -> .squash"):
+        run(models, tmp_path / "out", alpha=0.5)
+    (models[0] / encoder.CONFIG).write_text(json.dumps(described))
     run(models, tmp_path / "out", alpha=0.5)
     published = json.loads((tmp_path / "out" / encoder.CONFIG).read_text())
     assert published == described

@@ -1,6 +1,7 @@
 """Interpolated weights: exact at the ends, by hand between them, refused where models differ."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -131,12 +132,23 @@ def test_a_configuration_that_says_too_little_is_refused(settings, message) -> N
         ({"vision": {**VISION, "layers": 2}}, "vision_cfg.layers: 1 -> 2"),
         ({"text": {**TEXT, "heads": 4}}, "text_cfg.heads: 2 -> 4"),
         ({"quick_gelu": True}, "quick_gelu: False -> True"),
-        ({"image_mean": [0.5, 0.5, 0.5]}, "image_mean"),
+        ({"image_mean": [0.5, 0.5, 0.5]}, r"image\.mean"),
     ],
 )
 def test_models_of_two_architectures_are_refused_with_the_field_named(changes, field) -> None:
     with pytest.raises(ArtifactError, match=field):
         check_same_architecture(built(), built(**changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("interpolation", "bilinear"), ("resize_mode", "squash")]
+)
+def test_models_that_see_other_pixels_are_refused(name, value) -> None:
+    tuned = replace(built(), preprocess={name: value})
+    with pytest.raises(ArtifactError, match=rf"image\.{name}: \S+ -> \S*{value}"):
+        check_same_architecture(built(), tuned)
+    usual = {"interpolation": "bicubic", "resize_mode": "shortest"}
+    check_same_architecture(built(), replace(built(), preprocess=usual))
 
 
 def test_what_a_run_chose_is_no_difference_of_architecture() -> None:

@@ -136,9 +136,8 @@ def describe(uri: str) -> ModelDescription:
             )
         model_type = json.loads((path / "config.json").read_text()).get("model_type", "")
         has_text = transformers_models.has_text(model_type, uri)
-    return ModelDescription(
-        uri=uri, kind="transformers", has_text=has_text, fingerprint=_of_folder(folder)
-    )
+    known = _of_folder(folder) + transformers_models.version(model_type)
+    return ModelDescription(uri=uri, kind="transformers", has_text=has_text, fingerprint=known)
 
 
 def _is_folder(uri: str) -> bool:

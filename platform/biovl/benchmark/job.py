@@ -246,6 +246,10 @@ def _learn(
                 if task.learns.needs_vectors:
                     continue
                 outcome = task.learns.evaluate_learnt(task.data, None, place)
+                if config.index:
+                    outcome = report_files.with_leaks(
+                        config, draft, outcome, task.data, None, name, model.fingerprint, task.name
+                    )
             except (ArtifactError, ConfigError) as error:
                 draft.note(receipt, {"skipped": str(error)})
             else:
@@ -323,8 +327,9 @@ def _judged(
             else:
                 outcome = task.evaluate(data, vectors)
             if config.index:
+                fingerprint = images[0].model.fingerprint
                 outcome = report_files.with_leaks(
-                    config, draft, outcome, data, vectors, images[0].model, name
+                    config, draft, outcome, data, vectors, model, fingerprint, name
                 )
         except StorageError:
             raise

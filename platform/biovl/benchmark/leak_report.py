@@ -15,7 +15,7 @@ PART = "/without near duplicates"
 
 
 def leaks_of(
-    data: Any, embedded: EmbeddedBenchmark, index_uri: str, figures_uri: str, model: str
+    data: Any, embedded: EmbeddedBenchmark | None, index_uri: str, figures_uri: str, model: str
 ) -> Leaks:
     """Return which benchmark images have near duplicates in the corpus of an index.
 
@@ -24,7 +24,8 @@ def leaks_of(
 
     Args:
         data: The dataset.
-        embedded: Embeddings of its images.
+        embedded: Embeddings of its images; None if the task has none: only files and perceptual
+            hashes are compared.
         index_uri: Index of the training corpus.
         figures_uri: Figures that the corpus was made from; may be empty.
         model: Fingerprint of the model.
@@ -38,20 +39,19 @@ def leaks_of(
     if figures_uri:
         for part in image_hashes.looks_of_figures(figures_uri):
             near += hashes.near(part)
-    if index.model_fingerprint == model:
+    if embedded is not None and index.model_fingerprint == model:
         near += leakage.near_in_index(embedded.image_ND, index)
     return leakage.leaks(ids, near)
 
 
 def image_ids(data: Any) -> list[str]:
-    """Return the id of each image in the dataset, or its number."""
-    if getattr(data, "image_of", None) is None:
-        ids: list[str] = data.ids
-    else:
-        # Questions have ids of their own, and several may be about one image.
+    """Return the id of each image in the dataset: of its only question, or its number."""
+    image_of, number = getattr(data, "image_of", None), len(data.images)
+    ids: list[str] = data.ids
+    if image_of is not None and not np.array_equal(image_of, np.arange(number)):
+        # Several questions may be about one image.
         ids = getattr(data, "image_names", [])
-    rows = range(len(data.images))
-    return ids if len(ids) == len(data.images) else [str(row) for row in rows]
+    return ids if len(ids) == number else [str(row) for row in range(number)]
 
 
 def leaked_ids(data: Any, leaks: Leaks) -> set[str]:

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 from biovl.benchmark import benchmarks, comparison, differences, leak_report, report
 from biovl.benchmark.config import BenchmarkConfig, WiseFt, name_of
-from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
@@ -20,7 +19,7 @@ from biovl.core.errors import NothingUsable
 from biovl.runtime.job import Job
 
 KIND = "report"
-FORMAT = 4
+FORMAT = 5
 """Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 
@@ -54,13 +53,14 @@ def with_leaks(
     draft: Draft,
     outcome: TaskOutcome,
     data: Any,
-    vectors: EmbeddedBenchmark,
-    model: ModelDescription,
+    vectors: EmbeddedBenchmark | None,
+    model: str,
+    fingerprint: str,
     task: str,
 ) -> TaskOutcome:
     """Add the near duplicates in the training corpus, and metrics without them, to an outcome."""
-    leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
-    with draft.folder.writer(leaks(vectors.model, task)) as stream:
+    leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, fingerprint)
+    with draft.folder.writer(leaks(model, task)) as stream:
         pq.write_table(leaked.pairs, stream, compression="zstd")
     without = leak_report.scores_without(
         data, outcome.predictions, leaked, resamples=config.resamples, seed=config.seed

@@ -21,12 +21,19 @@ from biovl.images import dinov2
 
 WITH_TEXT = ("clip", "siglip", "siglip2")
 DINOV2 = ("dinov2", "dinov2_with_registers")
-IMAGES_ONLY = (*DINOV2, "dinov3_vit", "vit", "clip_vision_model")
+CLIP_IMAGES = "clip_vision_model"
+IMAGES_ONLY = (*DINOV2, "dinov3_vit", "vit", CLIP_IMAGES)
+PROJECTED = "CLIPVisionModelWithProjection"
 
 _TEXTS = 64
 # Preprocessing by model type, for folders without preprocessor_config.json.
 _SIZE, _RESIZED = 224, 256
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def version(model_type: str) -> str:
+    """Return a suffix of the model's fingerprint if the embeddings of its type were others once."""
+    return "-normalised" if model_type == CLIP_IMAGES else ""
 
 
 def has_text(model_type: str, uri: str) -> bool:
@@ -49,14 +56,17 @@ def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
     Raises:
         ArtifactError: If its weights, tokenizer or preprocessor cannot be read.
     """
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer, CLIPVisionModelWithProjection
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(folder, **local)
-        model, loading = AutoModel.from_pretrained(
+        kind: Any = AutoModel
+        if PROJECTED in (config.architectures or ()):
+            kind = CLIPVisionModelWithProjection
+        model, loading = kind.from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, **local
         )
         tokenizer = None
@@ -68,7 +78,11 @@ def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = f"{type(error).__name__}: {error}"[:300]
         raise ArtifactError(f"{folder} cannot be loaded by transformers ({reason})") from error
-    missing = sorted(name for name in loading["missing_keys"] if "position_ids" not in name)
+    # A classifier's ViT has no pooler, and embeddings do not need one.
+    unused = ("position_ids", *(["pooler."] if config.model_type == "vit" else []))
+    missing = sorted(
+        name for name in loading["missing_keys"] if not any(part in name for part in unused)
+    )
     if missing:
         raise ArtifactError(
             f"{folder} lacks {len(missing)} tensors of its model, such as {missing[0]}: its "
@@ -135,7 +149,10 @@ class Transformers:
         return np.asarray(pixels, np.float32)
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit embeddings: the projection of CLIP and SigLIP, else the class token."""
+        """Return unit embeddings: the projection of CLIP and SigLIP, else the class token.
+
+        An image tower of CLIP without its projection gives its class token after the last norm.
+        """
         batch = torch.from_numpy(pixels).to(self._device)
         with torch.inference_mode(), computing(self._device, self._precision):
             return unit(self._features(batch))
@@ -168,7 +185,14 @@ class Transformers:
         pixels_BCHW = dinov2.normalize(pixels) if self._processor is None else pixels
         if self.has_text:
             return _tensor(self._model.get_image_features(pixel_values=pixels_BCHW))
-        class_BD: torch.Tensor = self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0]
+        output = self._model(pixel_values=pixels_BCHW)
+        class_BD: torch.Tensor
+        if self._model.config.model_type == CLIP_IMAGES:
+            # The last hidden state is that before the norm.
+            projected = getattr(output, "image_embeds", None)
+            class_BD = output.pooler_output if projected is None else projected
+        else:
+            class_BD = output.last_hidden_state[:, 0]
         return class_BD
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg
+from open_clip.transform import PreprocessCfg
 from torch import Tensor
 
 from biovl.core import config as configs
@@ -189,8 +190,7 @@ def _architecture(built: Built) -> dict[str, Any]:
         "vision_cfg": _told(asdict(CLIPVisionCfg(**cfg["vision_cfg"]))),
         "text_cfg": _told(asdict(CLIPTextCfg(**cfg["text_cfg"]))),
         "text_transformer": {} if shape is None else _told(shape.to_dict()),
-        "image_mean": built.mean,
-        "image_std": built.std,
+        "image": asdict(PreprocessCfg(mean=built.mean, std=built.std, **built.preprocess)),
     }
 
 

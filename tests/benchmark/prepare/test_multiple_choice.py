@@ -209,6 +209,14 @@ def test_questions_of_all_suites_are_one_set_and_the_same_as_raw(tmp_path: Path)
         assert one.groups == other.groups
 
 
+def test_rows_without_an_id_are_numbered_through_all_files(tmp_path: Path) -> None:
+    rows = [{**row, "image_id": None} for row in eval_rows("medmnist", 140)]
+    write(tmp_path / "raw" / "medmnist", rows, parts=2)
+    run("biomedica_evalset", tmp_path / "raw", tmp_path / "out")
+    ids = table(tmp_path / "out")["id"].to_pylist()
+    assert ids == [f"medmnist/medmnist/row {number}" for number in range(140)]
+
+
 def test_one_suite_can_be_prepared(tmp_path: Path) -> None:
     for suite in ("medmnist", "lc25000"):
         write(tmp_path / "raw" / suite, eval_rows(suite), parts=1)

@@ -318,7 +318,16 @@ class _Row:
 
 
 def _by_option(rows: Sequence[_Row]) -> _Captions:
-    """Return the captions by option if rows list them in the order of their options."""
+    """Return the captions by option if rows list them in the order of their options.
+
+    Repeated options of which no right one is ever wrong do not tell: as many captions may be the
+    wordings of the right one.
+    """
+    asked = {(row.task, tuple(sorted(row.options))) for row in rows}
+    right = {(row.task, row.options[row.answer]) for row in rows}
+    others = {(r.task, text) for r in rows for text in r.options if text != r.options[r.answer]}
+    if len(asked) < len(rows) and not right & others:
+        return {}
     if any(isinstance(r.captions, str) or len(r.captions or ()) != len(r.options) for r in rows):
         return {}
     return _consistent(

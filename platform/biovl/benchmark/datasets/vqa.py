@@ -39,7 +39,14 @@ import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import SPLITS, Images, Questions
-from biovl.benchmark.stored_images import Chosen, Column, ImageFiles, hash_of, parquet_parts
+from biovl.benchmark.stored_images import (
+    Chosen,
+    Column,
+    ImageFiles,
+    hash_of,
+    image_bytes,
+    parquet_parts,
+)
 from biovl.benchmark.vqa_answers import normalised
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -63,7 +70,7 @@ SLAKE = {
 }
 """SLAKE's files by split; that of val is called differently on the hub."""
 _AT_ONCE = 256
-"""Images that are compared at a time."""
+"""Rows of a table in memory at a time, with their images."""
 _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
 
 _NEEDED = ("image", "image_id", "question", "answer", "answer_type")
@@ -270,46 +277,29 @@ def _table(uri: str) -> Published:
             f"{uri} has no column {missing[0]}: a table of questions has {', '.join(_NEEDED)}; "
             f"found {', '.join(schema.names)}"
         )
-    names = [name for name in (*_NEEDED[1:], *_OPTIONAL) if name in schema.names]
-    folder, rows, first = Folder(uri), list[Question](), 0
-    row_of: dict[str, dict[str, int]] = {}
-    for part, count in parts:
+    names = [name for name in (*_NEEDED, *_OPTIONAL) if name in schema.names]
+    folder, rows = Folder(uri), list[Question]()
+    row_of, digest_of = dict[str, int](), dict[str, str]()
+    for part, _ in parts:
         split = selection.split_of_file(part)
         if split is None:
             raise ArtifactError(f"{uri}/{part} is not named after a split: train, val or test")
         with folder.filesystem.open_input_file(folder.at(part)) as stream:
-            table = pq.read_table(stream, columns=names)
-        for number, row in enumerate(table.to_pylist(), first):
-            rows.append(_of_table(row, split, number))
-            row_of.setdefault(rows[-1].image, {}).setdefault(split, number)
-        first += count
-    _check_shared(uri, [list(own.values()) for own in row_of.values() if len(own) > 1])
-    versions = {image: min(own.values()) for image, own in row_of.items()}
+            for batch in pq.ParquetFile(stream).iter_batches(_AT_ONCE, columns=names):
+                for row in batch.to_pylist():
+                    number, digest = len(rows), sha256_hex(image_bytes(row.pop("image")))
+                    rows.append(_of_table(row, split, number))
+                    image = rows[-1].image
+                    first = row_of.setdefault(image, number)
+                    if digest_of.setdefault(image, digest) != digest:
+                        raise ArtifactError(
+                            f"{uri}: rows {first} and {number} have the same image_id, but not "
+                            "the same image: an image_id names one image in all splits"
+                        )
     frames = any(row.frame for row in rows)
     is_rad = "question_frame" in names
     form = "slake" if "language" in names else ("osf" if frames else "mevf") if is_rad else "table"
-    return Published(questions=rows, form=form, folder="", versions=versions)
-
-
-def _check_shared(uri: str, rows_of: Sequence[Sequence[int]]) -> None:
-    """Refuse image ids that begin anew in each split: they name other images there.
-
-    Args:
-        uri: Folder of the table.
-        rows_of: For each id of several splits, its first row in each.
-    """
-    parts, _, known = parquet_parts(uri)
-    images = Column(uri, parts, "image", f"{known}-image")
-    for start in range(0, len(rows_of), _AT_ONCE):
-        some = rows_of[start : start + _AT_ONCE]
-        rows = sorted({row for own in some for row in own})
-        digest_of = dict(zip(rows, map(sha256_hex, images.take(np.array(rows))), strict=True))
-        for own in some:
-            if len({digest_of[row] for row in own}) > 1:
-                raise ArtifactError(
-                    f"{uri}: rows {', '.join(map(str, own))} have the same image_id, but not the "
-                    "same image: an image_id names one image in all splits"
-                )
+    return Published(questions=rows, form=form, folder="", versions=row_of)
 
 
 def _of_table(row: Mapping[str, Any], split: str, number: int) -> Question:

@@ -163,20 +163,23 @@ class _Rows:
         return sum(part.rows for part in self.parts)
 
     def __iter__(self) -> Iterator[Example]:
-        known: Counter[str] = Counter()
+        known, numbers = Counter[str](), Counter[str]()
         for part in self.parts:
             path = self.raw.local_path(part.name)
             try:
                 for batch in pq.ParquetFile(path).iter_batches(_BATCH):
-                    for number, row in enumerate(batch.to_pylist()):
-                        yield self._example(part.name, number, row, known)
+                    for row in batch.to_pylist():
+                        suite = _suite(part.name)
+                        yield self._example(suite, numbers[suite], row, known)
+                        numbers[suite] += 1
             except (pa.ArrowInvalid, OSError) as error:
                 raise self.raw.damaged(part.name, error) from error
 
-    def _example(self, file: str, number: int, row: dict[str, Any], known: Counter[str]) -> Example:
+    def _example(
+        self, suite: str, number: int, row: dict[str, Any], known: Counter[str]
+    ) -> Example:
         cell = row.pop("image")
         data = image_bytes(cell)
-        suite = _suite(file)
         own = str(row.get("image_id") or row.get("id") or f"{suite}/row {number}")
         if self.data == "biomedica_evalset":
             own = f"{suite}/{own}"
