@@ -2,10 +2,12 @@
 
 import io
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
 
@@ -59,6 +61,7 @@ def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
         "images": 7,
         "leaked": {leakage.SAME_FILE: 1, leakage.HASH: 3, "any": 3},
         "corpus_images": 3,
+        "elsewhere": 0,
     }
     assert found.leaked() == {"b0", "b1", "b2"}
     assert set(found.pairs["corpus_id"].to_pylist()) == {"c0", "c1", "c2"}
@@ -114,12 +117,39 @@ def test_a_benchmark_is_read_and_compared_with_harvested_figures(tmp_path) -> No
     assert found.counts["leaked"] == {leakage.HASH: 100, leakage.SAME_FILE: 100, "any": 100}
 
 
+def test_only_what_was_trained_on_leaks_and_nothing_is_its_own_duplicate(tmp_path) -> None:
+    names = ["train", "test", "panel_p1", "gone"]
+    files = [encoded(drawing(n)) for n in range(4)]
+    rows = [
+        figure(n, figure_id=name, split="test" if name == "test" else "train")
+        for n, name in enumerate(names[:3])
+    ]
+    index = Index.open(publish(tmp_path / "index", random_unit(3), rows=rows))
+    # The benchmark is the test figure, and copies of another test, panel, train and lost figure.
+    ours = image_hashes.looks(["test", "a", "b", "c", "d"], [files[n] for n in (1, 1, 2, 0, 3)])
+    figures = image_hashes.looks(["train", "test", "panel", "gone"], files)
+    found = leakage.leaks(
+        ours["id"].to_pylist(),
+        image_hashes.Hashes(ours).near(figures),
+        partial(leak_report.trained_on, index),
+    )
+    by_file = found.pairs.filter(pc.equal(found.pairs["by"], leakage.SAME_FILE)).to_pylist()
+    assert [(row["id"], row["corpus_id"], row["trained_on"]) for row in by_file] == [
+        ("a", "test", False),
+        ("b", "panel", True),
+        ("c", "train", True),
+        ("d", "gone", False),
+    ]
+    assert found.leaked() == {"b", "c"}
+    assert (found.counts["leaked"]["any"], found.counts["elsewhere"]) == (2, 2)
+
+
 def test_nothing_leaks_into_an_empty_corpus() -> None:
     benchmark = image_hashes.looks(["a"], [encoded(drawing(0))])
     found = leakage.leaks(
         ["a"], image_hashes.Hashes(benchmark).near(image_hashes.LOOKS.empty_table())
     )
-    assert found.counts == {"images": 1, "leaked": {"any": 0}, "corpus_images": 0}
+    assert found.counts == {"images": 1, "leaked": {"any": 0}, "corpus_images": 0, "elsewhere": 0}
 
 
 def test_scores_without_leaked_images_are_means_of_the_others() -> None:

@@ -5,6 +5,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertLayer
 
@@ -15,6 +16,7 @@ from biovl.benchmark.fusion.learning import Learner
 from biovl.benchmark.fusion.module import Fusion
 from biovl.benchmark.fusion.tokens import TokenTowers
 from biovl.core.errors import ConfigError
+from biovl.images.decode import TOO_SMALL
 from biovl.runtime.workers import Workers
 from tests.benchmark.toy_questions import TEXT, tiny_encoder, write_vqa_rad
 from tests.models.test_encoder import bert_folder
@@ -189,10 +191,11 @@ def test_rates_are_those_of_towers_module_and_head(data):
 def test_an_image_that_cannot_be_read_is_not_asked_about(tmp_path):
     folder = write_vqa_rad(tmp_path / "rad", images=12)
     (folder / "VQA_RAD Image Folder" / "3.png").write_bytes(b"no image")
+    Image.new("RGB", (1, 1)).save(folder / "VQA_RAD Image Folder" / "5.png")
     found = build(Config(path=str(folder)))
     model = learner(found, epochs=1)
-    (image,) = model.unreadable
-    assert found.images.names[image].endswith("/3.png")
+    unreadable = {found.image_names[image]: why for image, why in model.unreadable.items()}
+    assert unreadable == {"3.png": "graphic is not an image", "5.png": TOO_SMALL}
 
 
 def token_shapes(encoder):

@@ -1,6 +1,7 @@
 """VQA-RAD and SLAKE are read as published, with all that is odd in them counted."""
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_questions_of_vqa_rad_have_splits_kinds_and_images(tmp_path):
         ({"image_name": None}, "the image is not there"),
         ({"question": "  "}, "there is no question or no answer"),
         ({"answer": None}, "there is no question or no answer"),
+        ({"answer": float("nan")}, "there is no question or no answer"),
     ],
 )
 def test_what_cannot_be_asked_is_left_out_and_counted(tmp_path, changes, reason):
@@ -157,6 +159,47 @@ def test_an_image_id_names_one_image_in_a_split(tmp_path):
     questions(tmp_path, "test", ["0", "1", "0"], first=0)
     with pytest.raises(ArtifactError, match=r"rows 0 and 2 have the same image_id"):
         build(Config(path=str(tmp_path)))
+
+
+def test_ids_that_splits_share_have_the_split_before_them(tmp_path):
+    for split, first in (("test", 0), ("train", 2)):
+        questions(tmp_path, split, [f"{split} a", f"{split} b"], first=first)
+        file = tmp_path / f"{split}-0.parquet"
+        pq.write_table(pq.read_table(file).append_column("question_id", [[0, 1]]), file)
+    assert build(Config(path=str(tmp_path))).ids == ["train/0", "train/1", "test/0", "test/1"]
+    (tmp_path / "train-0.parquet").unlink()
+    assert build(Config(path=str(tmp_path))).ids == ["0", "1"]
+
+
+def test_a_table_is_no_published_set_and_counts_other_languages(tmp_path):
+    questions(tmp_path, "test", ["a", "b", "c"], first=0)
+    file = tmp_path / "test-0.parquet"
+    pq.write_table(pq.read_table(file).append_column("language", [["EN", "de", None]]), file)
+    found = build(Config(path=str(tmp_path)))
+    assert (found.name, found.notes["form"]) == (tmp_path.name, "a table of questions")
+    assert len(found.questions) == 2
+    assert found.notes["left_out"] == {"the language is de": 1}
+
+
+def test_several_answers_in_a_cell_are_refused(tmp_path):
+    questions(tmp_path, "test", ["a"], first=0)
+    file = tmp_path / "test-0.parquet"
+    table = pq.read_table(file).drop_columns("answer").append_column("answer", [[["CT", "scan"]]])
+    pq.write_table(table, file)
+    with pytest.raises(ArtifactError, match=r"\['CT', 'scan'\], expected one text"):
+        build(Config(path=str(tmp_path)))
+
+
+def test_other_pixels_of_equal_size_are_other_data(tmp_path):
+    before = rad(tmp_path / "rad", rows_of(4))
+    file = tmp_path / "rad" / "VQA_RAD Image Folder" / "1.png"
+    data = file.read_bytes()
+    file.write_bytes(data[:-20] + bytes(20))
+    after = build(Config(path=str(tmp_path / "rad")))
+    assert file.stat().st_size == len(data)
+    assert before.fingerprint != after.fingerprint
+    shutil.copytree(tmp_path / "rad", tmp_path / "copy")
+    assert build(Config(path=str(tmp_path / "copy"))).fingerprint == after.fingerprint
 
 
 def test_questions_without_an_image_id_have_their_own_image(tmp_path):

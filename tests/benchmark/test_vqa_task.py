@@ -1,14 +1,18 @@
 """What a trained model said is scored so that anyone can compute it again."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
 from biovl.benchmark.datasets import Questions
+from biovl.benchmark.datasets.vqa import PUBLIC
 from biovl.benchmark.stored_images import ImageFiles
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.benchmark.tasks.vqa import Config, VQAAnswers, build
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin
 from tests.benchmark.toy_questions import write_vqa_rad
 
 
@@ -116,6 +120,26 @@ def test_questions_of_unreadable_images_are_counted():
     outcome = judged(["no", "yes", "no", "ct"], unreadable={"11": "image does not decode"})
     assert outcome.notes["questions_of_unreadable"] == 1
     assert outcome.scores[0].count == 3
+    *_, last = outcome.predictions.to_pylist()
+    assert (last["id"], last["predicted"], last["accuracy"]) == ("11", None, None)
+
+
+def test_settings_of_questions_reach_the_plug_in_and_are_told_as_they_were(tmp_path):
+    folder = write_vqa_rad(tmp_path / "rad", images=4)
+    rows = [
+        {**row, "question_frame": f"Templated {n}?"}
+        for n, row in enumerate(json.loads((folder / PUBLIC).read_text()))
+    ]
+    (folder / PUBLIC).write_text(json.dumps(rows))
+    named = Plugin("vqa", {"path": str(folder)})
+    data = build(Config(data=named, templated="all")).data()
+    assert len(data.questions) == 16
+    assert data.notes["templated"] == "all"
+    own = Plugin("vqa", {"path": str(folder), "templated": "none"})
+    assert len(build(Config(data=own, templated="all")).data().questions) == 8
+    other = Plugin("folder", {"path": str(folder)})
+    with pytest.raises(ConfigError, match=r"templated.* of the dataset vqa, not of folder"):
+        build(Config(data=other, templated="all")).data()
 
 
 def test_a_set_without_test_questions_is_refused():

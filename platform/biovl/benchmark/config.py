@@ -105,12 +105,15 @@ class BenchmarkConfig:
     resamples: int = 1_000
     """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
-    """Seed of all random choices."""
+    """Seed of the confidence intervals, the order of options and other choices of tasks that have
+    no seed of their own: ``vqa`` trains with ``learning.seed``, probes and fine-tuning draw with
+    ``seeds``."""
     precision: Precision = "auto"
     """Precision of the towers: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that
-    support it, otherwise float32."""
+    support it, otherwise float32. ``vqa`` computes in float32."""
     batch: int = 64
-    """Images, or texts, per forward pass of a model."""
+    """Images, or texts, per forward pass of a model that embeds them; ``vqa`` and fine-tuning have
+    batches of their own."""
     per_unit: int = 1_024
     """Images or texts per embedding task: the work that is repeated if a worker fails."""
     workers: BenchmarkWorkers = field(default_factory=BenchmarkWorkers)

@@ -1,9 +1,12 @@
 """Leakage report: near duplicates of benchmark images in a model's training corpus."""
 
+import functools
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biovl.benchmark import image_hashes, leakage
 from biovl.benchmark.leakage import Leaks
@@ -18,6 +21,8 @@ def leaks_of(
     data: Any, embedded: EmbeddedBenchmark | None, index_uri: str, figures_uri: str, model: str
 ) -> Leaks:
     """Return which benchmark images have near duplicates in the corpus of an index.
+
+    Leaks are those of the split train; pairs with others are listed.
 
     Identical files are always detected; similar perceptual hashes if ``figures/`` is given, which
     contains them; similar embeddings if the index was made with the same model.
@@ -41,7 +46,19 @@ def leaks_of(
             near += hashes.near(part)
     if embedded is not None and index.model_fingerprint == model:
         near += leakage.near_in_index(embedded.image_ND, index)
-    return leakage.leaks(ids, near)
+    return leakage.leaks(ids, near, functools.partial(trained_on, index))
+
+
+def trained_on(index: Index, corpus_ids: Collection[str]) -> set[str]:
+    """Return which ids are in the split train of an index, or are figures with a panel there."""
+    split, known = index.column("split"), pa.array(corpus_ids, pa.string())
+    panel_or_figure = index.column("figure_id").filter(pc.equal(split, "train"))
+    figure = pc.replace_substring_regex(panel_or_figure, r"_p[^_]*$", "")
+    return {
+        name
+        for ids in (panel_or_figure, figure)
+        for name in ids.filter(pc.is_in(ids, known)).to_pylist()
+    }
 
 
 def image_ids(data: Any) -> list[str]:

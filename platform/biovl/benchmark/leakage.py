@@ -8,7 +8,7 @@ A corpus is read once, in chunks; only the benchmark is in memory. By embedding,
 image is compared with its nearest figures of an index.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +39,11 @@ PAIRS = pa.schema(
         ("corpus_id", pa.string()),
         ("by", pa.string()),
         ("closeness", pa.float64()),
+        ("trained_on", pa.bool_()),
     ]
 )
 """Pairs of near duplicates. Closeness is the cosine similarity, or the share of equal hash bits; 1
-is identical."""
+is identical. ``trained_on`` is false for images outside the split train of the corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,19 +97,26 @@ class Leaks:
     """Table ``PAIRS``, the closest first."""
     counts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-serialisable counts: ``images`` of the benchmark, number ``leaked`` by each criterion
-    and by ``any``, and ``corpus_images`` that are near them."""
+    and by ``any``, and ``corpus_images`` that are near them, all of the split train; ``elsewhere``:
+    number of images that have near duplicates outside of it only."""
 
     def leaked(self) -> set[str]:
-        """Return the ids of benchmark images with a near duplicate by any criterion."""
-        return set(self.pairs["id"].to_pylist())
+        """Return the ids of benchmark images with a near duplicate that was trained on."""
+        return set(self.pairs.filter(self.pairs["trained_on"])["id"].to_pylist())
 
 
-def leaks(ids: Sequence[str], near: Iterable[NearDuplicates]) -> Leaks:
+def leaks(
+    ids: Sequence[str],
+    near: Iterable[NearDuplicates],
+    trained: Callable[[Collection[str]], Collection[str]] = set,
+) -> Leaks:
     """Combine the near duplicates of all criteria into one report.
 
     Args:
         ids: Ids of the benchmark's images, [N].
         near: Near duplicates by any criterion.
+        trained: Returns which corpus images, by id, are of the split train. An image of a benchmark
+            that was made from the corpus is no duplicate of itself outside of it.
     """
     parts = [
         pa.table(
@@ -117,6 +125,7 @@ def leaks(ids: Sequence[str], near: Iterable[NearDuplicates]) -> Leaks:
                 "corpus_id": pa.array(one.corpus_ids, pa.string()),
                 "by": pa.array([one.by] * len(one.row_P), pa.string()),
                 "closeness": pa.array(one.closeness_P, pa.float64()),
+                "trained_on": pa.array([True] * len(one.row_P)),
             },
             PAIRS,
         )
@@ -124,17 +133,25 @@ def leaks(ids: Sequence[str], near: Iterable[NearDuplicates]) -> Leaks:
     ]
     order = [("closeness", "descending"), ("id", "ascending"), ("corpus_id", "ascending")]
     every = pa.concat_tables([PAIRS.empty_table(), *parts])
-    once = every.group_by(["id", "corpus_id", "by"]).aggregate([("closeness", "max")])
+    known = trained(set(every["corpus_id"].to_pylist()))
+    trained_P = pc.is_in(every["corpus_id"], pa.array(known, pa.string()))
+    every = every.set_column(every.num_columns - 1, PAIRS.field("trained_on"), trained_P)
+    itself_P = pc.and_not(pc.equal(every["id"], every["corpus_id"]), trained_P)
+    grouped = every.filter(pc.invert(itself_P)).group_by(["id", "corpus_id", "by"])
+    once = grouped.aggregate([("closeness", "max"), ("trained_on", "any")])
     pairs = once.rename_columns(PAIRS.names).sort_by([*order, ("by", "ascending")])
+    leaked = pairs.filter(pairs["trained_on"])
     by = {
-        name: pc.count_distinct(pairs.filter(pc.equal(pairs["by"], name))["id"]).as_py()
+        name: pc.count_distinct(leaked.filter(pc.equal(leaked["by"], name))["id"]).as_py()
         for name in (SAME_FILE, HASH, EMBEDDING)
-        if pc.any(pc.equal(pairs["by"], name)).as_py()
+        if pc.any(pc.equal(leaked["by"], name)).as_py()
     }
+    images = pc.count_distinct(leaked["id"]).as_py()
     counts = {
         "images": len(ids),
-        "leaked": {**by, "any": pc.count_distinct(pairs["id"]).as_py()},
-        "corpus_images": pc.count_distinct(pairs["corpus_id"]).as_py(),
+        "leaked": {**by, "any": images},
+        "corpus_images": pc.count_distinct(leaked["corpus_id"]).as_py(),
+        "elsewhere": pc.count_distinct(pairs["id"]).as_py() - images,
     }
     return Leaks(pairs=pairs, counts=counts)
 

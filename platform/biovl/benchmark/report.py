@@ -171,7 +171,9 @@ def _leaks(item: TaskResult) -> str:
     counts = (item.notes or {})["leaks"]
     by = ", ".join(f"{count:,} by {name}" for name, count in sorted(counts["leaked"].items()))
     similar = f"{counts['corpus_images']:,} images of the corpus"
-    return f"* {_where(item)}: of {counts['images']:,} images {by}; {similar} are near them"
+    elsewhere = f"{counts['elsewhere']:,} more only near figures that are not in train"
+    whole = f"of {counts['images']:,} images {by}; {similar} are near them; {elsewhere}"
+    return f"* {_where(item)}: {whole}"
 
 
 def plot(results: Sequence[TaskResult]) -> bytes:

@@ -30,7 +30,7 @@ Source:
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,7 @@ import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import SPLITS, Images, Questions
+from biovl.benchmark.datasets.prepared import KIND
 from biovl.benchmark.stored_images import (
     Chosen,
     Column,
@@ -48,7 +49,7 @@ from biovl.benchmark.stored_images import (
     parquet_parts,
 )
 from biovl.benchmark.vqa_answers import normalised
-from biovl.core.artifacts import Folder
+from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import ArtifactError
 from biovl.images.hashing import sha256_hex
 
@@ -124,7 +125,7 @@ class Question:
     frame: str = ""
     """Templated form of the question; empty: none."""
     language: str = ""
-    """Language of the question; empty: not stated."""
+    """Language of the question in lower case; empty: not stated."""
     source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The question with all its fields, as published."""
 
@@ -145,9 +146,9 @@ class Published:
         """Return some images of the folder ``uri``, by name."""
         versions = [(name, self.versions[name]) for name in names]
         if self.folder:
-            # Names and sizes, not times: a copy of the folder has the same fingerprint.
             files = tuple(f"{self.folder}/{name}" for name in names)
-            return ImageFiles(uri, files, hash_of(versions))
+            # Contents, not times: a copy of the folder has the same fingerprint.
+            return ImageFiles(uri, files, hash_of(versions, _digests(ImageFiles(uri, files, ""))))
         parts, _, known = parquet_parts(uri)
         rows = np.array([row for _, row in versions], np.int64)
         return Chosen(Column(uri, parts, "image", f"{known}-image"), rows)
@@ -161,9 +162,13 @@ def build(config: Config) -> QuestionSet:
     """
     folder, data = Folder(config.path), published(config.path)
     own = [row for row in data.questions if row.language in ("", config.language)]
+    others = Counter(row.language for row in data.questions)
+    for name in ("", config.language):
+        others.pop(name, None)
     # VQA-RAD's file mixes its splits, tables do not: the order is the same for both.
     own.sort(key=lambda row: SPLITS.index(row.split))
-    rows, left_out = usable(_with_frames(own, config.templated), data.versions)
+    rows, unusable = usable(_with_frames(own, config.templated), data.versions)
+    left_out = unusable | {f"the language is {name}": n for name, n in sorted(others.items())}
     if not rows:
         raise ArtifactError(f"{folder.described} has no question that can be asked: {left_out}")
     repeated = repetitions(rows)
@@ -205,6 +210,12 @@ def published(uri: str) -> Published:
     return Published(questions=rows, form=form, folder=images, versions=versions)
 
 
+def _digests(images: Images) -> list[str]:
+    starts = range(0, len(images), _AT_ONCE)
+    parts = [images.read(start, min(start + _AT_ONCE, len(images))) for start in starts]
+    return [sha256_hex(data) for part in parts for data in part]
+
+
 def of_osf(rows: Sequence[Mapping[str, Any]]) -> list[Question]:
     """Return the questions of VQA-RAD's file on OSF."""
     questions = []
@@ -230,7 +241,7 @@ def of_mevf(rows_of: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Question
 def of_slake(rows_of: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Question]:
     """Return the questions of SLAKE's files in all languages, by split."""
     return [
-        _row(row, split, number, row.get("img_name"), str(row.get("q_lang")))
+        _row(row, split, number, row.get("img_name"), str(row.get("q_lang")).strip().lower())
         for split, rows in rows_of.items()
         for number, row in enumerate(rows)
     ]
@@ -296,28 +307,44 @@ def _table(uri: str) -> Published:
                             f"{uri}: rows {first} and {number} have the same image_id, but not "
                             "the same image: an image_id names one image in all splits"
                         )
-    frames = any(row.frame for row in rows)
-    is_rad = "question_frame" in names
-    form = "slake" if "language" in names else ("osf" if frames else "mevf") if is_rad else "table"
-    return Published(questions=rows, form=form, folder="", versions=row_of)
+    if len({row.id for row in rows}) < len({(row.split, row.id) for row in rows}):
+        rows = [replace(row, id=f"{row.split}/{row.id}") for row in rows]
+    return Published(questions=rows, form=_form_of_table(uri, rows), folder="", versions=row_of)
+
+
+def _form_of_table(uri: str, rows: Sequence[Question]) -> str:
+    """Return the form of a table: that of a data set only if prepare published it."""
+    manifest = find_manifest(uri)
+    source = manifest.config["name"] if manifest is not None and manifest.kind == KIND else ""
+    if source == "vqa_rad":
+        return "osf" if any(row.frame for row in rows) else "mevf"
+    return "slake" if source == "slake" else "table"
 
 
 def _of_table(row: Mapping[str, Any], split: str, number: int) -> Question:
     return Question(
-        id=row.get("question_id") or f"{split}/row {number}",
+        id=_text(row.get("question_id")) or f"{split}/row {number}",
         split=split,
         image=_text(row["image_id"]) or f"{split}/row {number}",
         question=_text(row["question"]),
         answer=_text(row["answer"]),
         kind=_text(row["answer_type"]).lower(),
         frame=_text(row.get("question_frame")),
-        language=_text(row.get("language")),
+        language=_text(row.get("language")).lower(),
         source=row,
     )
 
 
 def _text(value: Any) -> str:
-    """Return a value as text with single spaces. Counts are numbers in VQA-RAD."""
+    """Return a value as text with single spaces; none for NaN. Counts are numbers in VQA-RAD.
+
+    Raises:
+        ArtifactError: If it is a list or a mapping.
+    """
+    if isinstance(value, (list, dict)):
+        raise ArtifactError(f"a question has {value!r}, expected one text: one answer for each")
+    if isinstance(value, float) and not np.isfinite(value):
+        return ""
     return " ".join(str("" if value is None else value).split())
 
 
@@ -419,6 +446,7 @@ def _questions(
         image_names=names,
         notes={
             "form": _said(data.form, config),
+            "templated": config.templated,
             "images": len(names),
             "questions": {
                 split: {kind: counts[split, kind] for kind in KINDS if counts[split, kind]}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.tokens import TokenTowers
-from biovl.images.decode import decode_rgb
+from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 from biovl.models.encoder import Preparation
 from biovl.runtime import workers
 from biovl.runtime.workers import Workers
@@ -131,10 +131,10 @@ class Inputs:
 
     def _cropped(self, data: bytes) -> tuple[np.ndarray, str | None]:
         decoded = decode_rgb(data)
-        if decoded.pixels is None:
-            side = self._preparation.image_size
-            return np.zeros((side, side, 3), np.uint8), decoded.defect
-        return self._preparation.crop(decoded.pixels), None
+        if decoded.pixels is not None and min(decoded.pixels.shape[:2]) >= MIN_SIDE_PX:
+            return self._preparation.crop(decoded.pixels), None
+        side = self._preparation.image_size
+        return np.zeros((side, side, 3), np.uint8), decoded.defect or TOO_SMALL
 
     def _read(self, used: np.ndarray) -> dict[int, str]:
         """Decode this worker's share of the images into the cache; return the unreadable ones."""

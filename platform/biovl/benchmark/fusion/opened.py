@@ -2,7 +2,8 @@
 
 import torch
 
-from biovl.benchmark import encoders
+from biovl.benchmark import encoders, open_clip_models
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.models import encoder
 from biovl.models.builders import open_clip
@@ -32,5 +33,7 @@ def open_encoder(uri: str, *, device: str) -> Encoder:
     weights_given = "" if weights == encoders.UNTRAINED else weights
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        built = open_clip.build(open_clip.Config(architecture=name, weights=weights_given))
+        inputs = open_clip_models.inputs_of(name, weights_given)
+        settings = {"architecture": name, "weights": weights_given, **inputs}
+        built = open_clip.build(configs.build(open_clip.Config, settings))
     return Encoder(built, device=device)

@@ -13,7 +13,7 @@ Source:
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -35,8 +35,8 @@ class Config:
     """Settings of visual question answering: questions and training."""
 
     data: str | Plugin
-    """The folder of VQA-RAD or SLAKE, unpacked; or a dataset plug-in with its settings, which then
-    include the next three."""
+    """The folder of VQA-RAD or SLAKE, unpacked; or a dataset plug-in. Settings of the plug-in
+    ``vqa`` go before the next three; other plug-ins do not know these."""
     templated: Literal["none", "train", "all"] = "none"
     """Which templated questions of VQA-RAD to train on: ``none``, those of ``train``, or ``all``;
     see ``datasets/vqa.py``."""
@@ -97,9 +97,16 @@ class Vqa:
         _tokens(self.config.f1_tokenizer)
         where, names = self.config.data, ("templated", "repeated", "language")
         settings = {name: getattr(self.config, name) for name in names}
-        questions = open_dataset(
-            Plugin("vqa", {"path": where, **settings}) if isinstance(where, str) else where
-        )
+        asked = Plugin("vqa", {"path": where}) if isinstance(where, str) else where
+        if asked.name == "vqa":
+            asked = Plugin("vqa", {**settings, **asked.settings})
+        elif any(
+            settings[field.name] != field.default for field in fields(Config) if field.name in names
+        ):
+            raise ConfigError(
+                f"{', '.join(names)} are settings of the dataset vqa, not of {asked.name}"
+            )
+        questions = open_dataset(asked)
         if not isinstance(questions, Questions):
             raise ArtifactError(f"{where} has no questions: it holds {type(questions).__name__}")
         return questions
@@ -132,12 +139,12 @@ class Vqa:
 
     def score(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
         """Return the metrics of a trained model from its answers to the questions."""
-        rows = np.array(answered.rows, np.int64)
+        rows = np.flatnonzero(np.isin(data.splits, ("val", "test")))
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
         tokens = _tokens(self.config.f1_tokenizer)
         table = _judged(data, answered, rows, _majority(data, train), tokens)
         is_test = data.splits[rows] == "test"
-        if not is_test.any():
+        if not is_test[np.isin(rows, answered.rows)].any():
             raise ArtifactError(f"{data.name} has no question of the split test that can be asked")
         tested = table.filter(pa.array(is_test))
         validated = table.filter(pa.array(data.splits[rows] == "val"))
@@ -151,14 +158,17 @@ class Vqa:
             "classes": len(answered.classes),
             "majority": _majority(data, train),
             "not_a_class": _not_a_class(tested),
-            "unreadable_images": dict(answered.unreadable),
+            "unreadable_images": {
+                data.image_names[int(number)] if data.image_names else number: why
+                for number, why in answered.unreadable.items()
+            },
             "questions_of_unreadable": int(
                 np.isin(data.image_of, _numbers(answered.unreadable)).sum()
             ),
             "losses": list(answered.losses),
             "val": {name: _mean(validated, name) for name in _SCORES if len(validated)},
             "f1_tokens": self.config.f1_tokenizer,
-            "templated": self.config.templated,
+            "templated": getattr(data, "notes", {}).get("templated", "none"),
         }
         benchmark = data.name.lower().replace("-", "_")
         notes["protocol"] = differences.notes(benchmark, "vqa", notes)
@@ -200,18 +210,25 @@ def _judged(
     majority: Mapping[str, str],
     tokens: Callable[[str], Sequence[Hashable]],
 ) -> pa.Table:
-    """Return one row per question and a column per metric, null if the question does not count."""
+    """Return one row per question and a column per metric, null if the question does not count.
+
+    Questions about unreadable images have no prediction, and do not count.
+    """
     known = set(answered.classes)
+    given = dict(
+        zip(answered.rows, zip(answered.predicted, answered.probability, strict=True), strict=True)
+    )
     right = [vqa_answers.normalised(data.answers[row]) for row in rows]
     kinds = data.kinds[rows].tolist()
-    predicted = list(answered.predicted)
+    predicted, probability = zip(*(given.get(row, (None, None)) for row in rows), strict=True)
+    compared = list(zip(predicted, right, kinds, strict=True))
     scored = {
-        "accuracy": [float(p == a) for p, a in zip(predicted, right, strict=True)],
+        "accuracy": [None if p is None else float(p == a) for p, a, _ in compared],
         "accuracy/majority": [
-            float(majority.get(kind) == a) for kind, a in zip(kinds, right, strict=True)
+            None if p is None else float(majority.get(kind) == a) for p, a, kind in compared
         ],
         "token_f1": [
-            vqa_answers.token_f1(p, a, tokens) for p, a in zip(predicted, right, strict=True)
+            None if p is None else vqa_answers.token_f1(p, a, tokens) for p, a, _ in compared
         ],
     }
     columns = {
@@ -220,7 +237,7 @@ def _judged(
         "question": pa.array([data.questions[row] for row in rows], pa.string()),
         "answer": pa.array(right, pa.string()),
         "predicted": pa.array(predicted, pa.string()),
-        "predicted/probability": pa.array(list(answered.probability), pa.float64()),
+        "predicted/probability": pa.array(probability, pa.float64()),
         "answer_is_a_class": pa.array([answer in known for answer in right], pa.bool_()),
     }
     for name, values in scored.items():
@@ -250,7 +267,8 @@ def _majority(data: Questions, train: np.ndarray) -> dict[str, str]:
 
 def _not_a_class(tested: pa.Table) -> dict[str, int]:
     """Return the number of test questions whose answer does not occur in training, by kind."""
-    counts = tested.filter(pc.invert(tested["answer_is_a_class"]))["kind"].value_counts()
+    unknown = pc.and_(pc.invert(tested["answer_is_a_class"]), tested["predicted"].is_valid())
+    counts = tested.filter(unknown)["kind"].value_counts()
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
 
 
