@@ -17,6 +17,7 @@ from biovl.benchmark import selection
 from biovl.benchmark.stored_images import Chosen, JoinedImages, parts_of
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
+from tests.benchmark.figure_retrieval.harvested import article, figure, publish_harvest
 
 
 def png(shade: int) -> bytes:
@@ -359,6 +360,33 @@ def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> 
     assert found.left_out == {"report without an image": 1, "text of another report": 1}
     every = opening.open_pairs(Plugin("reports", {"path": str(tmp_path), "images": 0}))
     assert len(every.images) == len(every.ids) in (1, 2)
+
+
+def test_long_captions_are_of_the_newest_version_of_an_article(tmp_path: Path) -> None:
+    def version(name: str, number: str, **changes: object) -> dict:
+        uri = f"s3://bucket/{name}.{number}"
+        return article(name, version=number, source_uri=uri, **changes)
+
+    articles = [
+        # The two versions of the first are in different units, those of the others in the same.
+        *(version("PMC1", number) for number in ("10", "9")),
+        version("PMC2", "1"),
+        version("PMC3", "1"),
+        version("PMC2", "2", retracted=True),
+        version("PMC3", "2", defect="xml is malformed"),
+    ]
+    figures = [
+        figure(one, figure_id=f"{one['article_id']}-F1", caption=f"Of {one['source_uri']}")
+        for one in articles
+        if one["defect"] is None
+    ]
+    publish_harvest(tmp_path, articles, figures)
+    found = opening.open_pairs(Plugin("long_captions", {"path": str(tmp_path)}))
+    assert sorted(zip(found.ids, [text.split("\n")[0] for text in found.texts], strict=True)) == [
+        ("PMC1-F1", "Of s3://bucket/PMC1.10"),
+        ("PMC3-F1", "Of s3://bucket/PMC3.1"),
+    ]
+    assert found.left_out == {"a newer version is there": 2, "article retracted": 1}
 
 
 def test_what_is_asked_for_and_what_is_there_differ() -> None:

@@ -6,14 +6,16 @@ articles, 510 tokens of BioClinical-ModernBERT on average.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from biovl.assemble.duplicates import superseded
 from biovl.assemble.pairs import ARTICLE_COLUMNS, FIGURE_COLUMNS, article_facts, candidates
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
@@ -25,6 +27,7 @@ from biovl.core.errors import ArtifactError
 OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"
 DEFECT, NO_MENTION, REPEATED = "image has a defect", "no mention", "text or image of another"
 TOO_MANY, RETRACTED = "not drawn: enough articles", "article retracted"
+SUPERSEDED = "a newer version is there"
 _KEPT = ("figure_id", "article_id", "text", "caption_tokens", "text_tokens", "license_group")
 
 
@@ -45,12 +48,15 @@ class Config:
 def build(config: Config) -> Pairs:
     """Return one pair per article, with distinct images and texts; captions come before mentions.
 
+    Of several versions of an article, the newest usable one is read.
+
     Raises:
         ArtifactError: If there are no suitable figures.
     """
     manifest, folder = read_manifest(config.path, "figures"), Folder(config.path)
     names = sorted(name for name in manifest.files if name.startswith("figures/"))
     left_out, usable, first = Counter[str](), list[dict[str, Any]](), 0
+    older = _older_versions(folder)
     for name in names:
         figures = _read(folder, name, FIGURE_COLUMNS)
         unit = name.removeprefix("figures/part-").partition("-")[0]
@@ -61,7 +67,7 @@ def build(config: Config) -> Pairs:
         )
         rows = candidates(figures, articles, "caption+mentions")
         for at, row in enumerate(rows.to_pylist()):
-            reason = _reason(row, config.years)
+            reason = _reason(row, config.years, older)
             if reason is None:
                 values = {name: row[name] for name in _KEPT}
                 usable.append({**values, "sha": row["image_sha256"], "row": first + at})
@@ -90,7 +96,24 @@ def build(config: Config) -> Pairs:
     )
 
 
-def _reason(row: Mapping[str, Any], years: Sequence[int]) -> str | None:
+def _older_versions(folder: Folder) -> set[str]:
+    """Return the ``source_uri`` of each article of which a newer usable version is there."""
+    # Of all units at once: versions of an article may be in different ones.
+    articles = pa.concat_tables(
+        _read(folder, f"articles/{part}", ("source_uri", "article_id", "version", "defect"))
+        for part in folder.names("articles", ".parquet")
+    )
+    gives_way = superseded(
+        articles["article_id"].to_pylist(),
+        articles["version"].to_pylist(),
+        pc.is_null(articles["defect"]).to_numpy(zero_copy_only=False),
+    )
+    return set(articles["source_uri"].filter(pa.array(gives_way)).to_pylist())
+
+
+def _reason(row: Mapping[str, Any], years: Sequence[int], older: Set[str]) -> str | None:
+    if row["source_uri"] in older:
+        return SUPERSEDED
     if row["retracted"]:
         return RETRACTED
     if years and (row["published"] or "")[:4] not in {str(year) for year in years}:
