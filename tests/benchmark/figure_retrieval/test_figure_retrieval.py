@@ -28,6 +28,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ConfigError, NothingUsable
 from biovl.core.plugins import Plugin
+from biovl.core.records import Span
 from biovl.publish.config import PublishConfig
 from biovl.publish.job import estimate
 from biovl.publish.kinds import KINDS, contents
@@ -153,6 +154,39 @@ def test_every_figure_left_out_has_its_reason(tmp_path: Path) -> None:
     assert sum(manifest.counts["figures_left_out"].values()) == len(found) == 9
     readme = (tmp_path / "task/README.md").read_text()
     assert "| credits a third party | – | 1 |" in readme
+
+
+MARKED = {
+    "caption": "Figure 1. Spleens with 2 × 105 cells of a mouse on the third day.",
+    "caption_superscripts": [Span(29, 30)],
+}
+UNMARKED = {"caption": MARKED["caption"]}
+# "Figure 1" with a footnote: its number is no part of the label.
+FOOTNOTE = {
+    "caption": "Figure 11 Spleens with many cells of a mouse on the third day.",
+    "caption_superscripts": [Span(8, 9)],
+}
+FORMULA = {"caption": "Figure 1. Spleens with \ufffc times the cells of a mouse on the third day."}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (MARKED, MARKED),
+        (MARKED, UNMARKED),
+        (UNMARKED, MARKED),
+        (FOOTNOTE, FOOTNOTE),
+        (FORMULA, FORMULA),
+    ],
+)
+def test_captions_of_other_articles_are_found_with_powers_and_formulas(
+    old: dict[str, Any], new: dict[str, Any], tmp_path: Path
+) -> None:
+    articles = [article("PMC1", published="2023-03-04"), article("PMC2"), GOOD[0]]
+    figures = [figure(articles[0], **old), figure(articles[1], **new), figure(GOOD[0])]
+    publish_harvest(tmp_path / "figures", articles, figures)
+    make(tmp_path / "figures", tmp_path / "task")
+    assert left_out(tmp_path / "task") == {"PMC2-F1": "caption also in another article"}
 
 
 def test_what_models_were_trained_on_is_left_out(tmp_path: Path, task: Path) -> None:

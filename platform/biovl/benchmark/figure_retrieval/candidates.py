@@ -219,8 +219,7 @@ def _candidate(
     if reason is not None:
         return reason
     caption = caption_query(
-        readable(row["caption"], [Span(**span) for span in row["caption_superscripts"]]),
-        config.min_words,
+        readable_caption(row["caption"], row["caption_superscripts"]), config.min_words
     )
     if caption is None:
         return NO_CAPTION
@@ -262,6 +261,11 @@ def _candidate(
     )
 
 
+def readable_caption(caption: str, superscripts: Sequence[Mapping[str, int]]) -> str:
+    """Return a caption of a harvest with its powers marked: ``captions.readable``."""
+    return readable(caption, [Span(**span) for span in superscripts])
+
+
 def _figure_reason(config: FigureRetrievalConfig, row: Mapping[str, Any]) -> str | None:
     if row["kind"] != "figure":
         return NO_FIGURE
@@ -282,6 +286,9 @@ def _read(folder: Folder, name: str, columns: Sequence[str]) -> pa.Table:
 
 def looks_of_harvest(folder: Folder, manifest: Manifest) -> Iterator[pa.Table]:
     """Yield hashes, article and caption of all figures of a harvest, part by part."""
-    names = ("figure_id", "article_id", "caption", "image_sha256", "phash", "width_px", "height_px")
+    names = (
+        *("figure_id", "article_id", "caption", "caption_superscripts"),
+        *("image_sha256", "phash", "width_px", "height_px"),
+    )
     for part in figure_parts(manifest):
         yield _read(folder, part, names)

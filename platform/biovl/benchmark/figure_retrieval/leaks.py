@@ -11,6 +11,7 @@ from biovl.benchmark.figure_retrieval.candidates import (
     Candidate,
     figure_parts,
     looks_of_harvest,
+    readable_caption,
     title_key,
 )
 from biovl.benchmark.figure_retrieval.queries import without_label
@@ -60,7 +61,9 @@ def repeated(
         article_of = dict(zip(ids, articles, strict=True))
         for row, figure_id in _near(hashes, rows):
             note(row, figure_id, article_of[figure_id], IMAGE)
-        texts = rows["caption"].to_pylist()
+        texts = map(
+            readable_caption, rows["caption"].to_pylist(), rows["caption_superscripts"].to_pylist()
+        )
         for figure_id, article_id, caption in zip(ids, articles, texts, strict=True):
             for row in captions.get(_plain(without_label(caption)), []):
                 note(row, figure_id, article_id, CAPTION)
@@ -141,7 +144,11 @@ def _distinct(rows: pa.Table, name: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+    """Return a text as it is compared: without case, and without the mark of powers.
+
+    Articles with the same caption may differ in its markup, ``10<sup>5</sup>`` and ``105``.
+    """
+    return " ".join(text.casefold().replace("^", "").split())
 
 
 def draw(

@@ -31,13 +31,13 @@ _OBJECT = "\ufffc"
 
 
 def without_label(caption: str) -> str:
-    """Return a caption without the figure's label, in one line."""
-    return " ".join(_LABEL.sub("", caption, count=1).split())
+    """Return a caption without the figure's label and images of formulas, in one line."""
+    return " ".join(_LABEL.sub("", caption.replace(_OBJECT, " "), count=1).split())
 
 
 def caption_query(caption: str, min_words: int) -> str | None:
     """Return a caption without the figure's label; None if it has too few words."""
-    text = without_label(caption.replace(_OBJECT, " "))
+    text = without_label(caption)
     return text if len(text.split()) >= min_words else None
 
 
