@@ -1,5 +1,6 @@
 """The loop: it learns, goes on bit for bit where it was, and ends when it is not worth it."""
 
+import functools
 import math
 from collections.abc import Iterator
 from copy import deepcopy
@@ -163,21 +164,28 @@ def test_an_update_that_is_not_finite_changes_neither_weights_nor_state(make: An
     assert same_state({"optimizer": optimizer.state_dict()}, {"optimizer": before})
 
 
+@functools.cache
+def undisturbed(micro_batch: int | None) -> dict[str, torch.Tensor]:
+    """Return the weights of a run that nobody killed."""
+    loop = trainer(replace(CONFIG, step=StepConfig(micro_batch=micro_batch)), dropout=0.2)
+    run(loop, stream())
+    weights: dict[str, torch.Tensor] = loop.state()["model"]
+    return weights
+
+
 @pytest.mark.parametrize("micro_batch", [None, 3])
 @pytest.mark.parametrize("killed_after", [1, 19, 20, 33])
 def test_a_run_that_goes_on_ends_in_the_same_bits(
     killed_after: int, micro_batch: int | None
 ) -> None:
     config = replace(CONFIG, step=StepConfig(micro_batch=micro_batch))
-    undisturbed = trainer(config, dropout=0.2)
-    run(undisturbed, stream())
     first = trainer(config, dropout=0.2)
     run(first, stream(0, killed_after))
     second = trainer(config, dropout=0.2)
     second.load(first.state())
     assert second.steps_done == killed_after
     run(second, stream(killed_after))
-    for name, value in undisturbed.state()["model"].items():
+    for name, value in undisturbed(micro_batch).items():
         assert torch.equal(value, second.state()["model"][name]), name
 
 
@@ -228,13 +236,13 @@ def test_a_run_that_does_no_better_than_guessing_ends(
     micro_batch: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of 1,000, so that the test is short: the chance of 8 pairs is the same in micro-batches.
-    monkeypatch.setattr(guard, "CHANCE_STEPS", 120)
-    config = replace(CONFIG, epochs=8, step=StepConfig(micro_batch=micro_batch))
-    batches = [shuffled(pairs(8, seed=n), 1 + n % 7) for n in range(160)]
+    monkeypatch.setattr(guard, "CHANCE_STEPS", 40)
+    config = replace(CONFIG, epochs=4, step=StepConfig(micro_batch=micro_batch))
+    batches = [shuffled(pairs(8, seed=n), 1 + n % 7) for n in range(80)]
     with pytest.raises(TrainingError, match=r"\b8 .*2\.079"):
         run(trainer(config), iter(batches))
     patient = replace(config, trouble=TroubleConfig(collapsed=False))
-    assert len(run(trainer(patient), iter(batches))) == 160
+    assert len(run(trainer(patient), iter(batches))) == 80
 
 
 def test_a_run_that_was_killed_after_its_loss_jumped_is_compared_with_what_it_was() -> None:
