@@ -1,6 +1,6 @@
 """A chain of the real jobs is refused before anything is done for what would stop it in the end."""
 
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -129,13 +129,19 @@ def test_a_corpus_from_elsewhere_is_looked_at_too(
     assert "holds figures, expected corpus" in told
 
 
-def test_the_dry_run_of_the_script_ends_with_the_reason(place: Path) -> None:
-    command = [sys.executable, str(ROOT / "pipelines" / "all.py"), "demo", "--dry-run"]
+def test_the_dry_run_of_the_script_ends_with_the_reason(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    command = ["all.py", "demo", "--dry-run"]
     for setting in (f"folder={place}/story", f"source.path={place}/nowhere"):
         command += ["--set", setting]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
-    assert done.returncode == 2
-    assert f"{place}/nowhere" in done.stderr
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "pipelines" / "all.py"), run_name="__main__")
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert f"{place}/nowhere" in said.err
     # What was asked for is shown all the same.
-    assert "pretrain tiny" in done.stdout
+    assert "pretrain tiny" in said.out
     assert not (place / "story").exists()
