@@ -15,6 +15,7 @@ import pretrain_gpu
 import pretrain_peers
 import pretrain_report
 
+from biovl.models.towers import ImageTower
 from biovl.pretrain.config import OptimConfig, StepConfig
 
 CPU = torch.device("cpu")
@@ -95,13 +96,16 @@ def test_both_sides_take_the_same_steps():
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_goes_whole_in_micro_batches(monkeypatch):
-    measure, tried = pretrain_gpu._measure, []
+    measure, forward, tried, kept = pretrain_gpu._measure, ImageTower.forward, [], []
 
-    def limited(config, settings, way, pairs, law, device):
+    def noted(config, settings, way, pairs, law, device):
         tried.append((way.name, pairs, way.step.micro_batch))
-        if min(pairs, way.step.micro_batch or pairs) > 2:
-            raise torch.OutOfMemoryError
         return measure(config, settings, way, pairs, law, device)
+
+    def limited(tower, pixels):
+        if len(pixels) > 2:
+            raise torch.OutOfMemoryError
+        return forward(tower, pixels)
 
     uncompiled = replace(pretrain_gpu._BF16, text="padded")
     ways = [
@@ -109,13 +113,25 @@ def test_a_batch_that_does_not_fit_is_halved_and_goes_whole_in_micro_batches(mon
         for way in pretrain_gpu.WAYS
         if way.name in ("ours, packed, compile", "ours, packed, compile, in micro-batches")
     ]
-    monkeypatch.setattr(pretrain_gpu, "_measure", limited)
+    monkeypatch.setattr(pretrain_gpu, "_measure", noted)
+    monkeypatch.setattr(ImageTower, "forward", limited)
     monkeypatch.setattr(pretrain_gpu, "WAYS", ways)
     monkeypatch.setattr(pretrain_gpu, "TIMED_S", 0.01)
-    found = pretrain_gpu.gpu(CPU, names=["bmca_clip"], ways="", batch=8, is_tiny=True)
+    found = pretrain_gpu.gpu(
+        CPU,
+        names=["bmca_clip"],
+        ways="",
+        batch=8,
+        is_tiny=True,
+        keep=lambda so_far: kept.append(list(so_far["bmca_clip"])),
+    )
     one, two = (way.name for way in ways)
     assert tried == [(one, 8, None), (one, 4, None), (one, 2, None), (two, 8, 2)]
     assert {way: row["pairs"] for way, row in found["bmca_clip"].items()} == {one: 2, two: 8}
+    assert kept[:2] == [[one], [one, two]]
+    # Work that is done twice is not counted twice.
+    per_pair = [row["flops"] / row["pairs"] for row in found["bmca_clip"].values()]
+    assert per_pair[0] == pytest.approx(per_pair[1], rel=0.2)
 
 
 def test_ratios_are_of_rounds():
