@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import multiprocessing
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 
 from biovl.annotate.annotators import longcap
 from biovl.annotate.annotators.longcap import Config, LongCap, build
-from biovl.annotate.longcap import answers
+from biovl.annotate.longcap import answers, spending
 from biovl.annotate.longcap.endpoint import EndpointConfig
 from biovl.annotate.longcap.spending import Budget, Ledger
 from biovl.annotate.longcap.steps import ModelAnswer
@@ -309,6 +310,43 @@ def test_what_was_spent_keeps_its_price(tmp_path: Path) -> None:
     second.reserve(900_000, 0)
     with pytest.raises(BiovlError, match=r"budget\.dollars"):
         second.reserve(200_000, 0)
+
+
+def test_jobs_at_once_share_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spending, "_READ_EVERY_S", 0)
+    first, second = (Ledger(str(tmp_path), Budget(tokens=1_000)) for _ in range(2))
+    for _ in range(4):
+        for ledger in (first, second):
+            ledger.reserve(100, 0)
+            ledger.settle(100, 0, ModelAnswer(input_tokens=100))
+            ledger.write()
+    assert second.described() == "800 + 0 tokens"
+    second.reserve(200, 0)
+    with pytest.raises(BiovlError, match="800"):
+        second.reserve(1, 0)
+
+
+def test_what_a_killed_job_has_paid_and_stored_is_in_the_ledger(tmp_path: Path) -> None:
+    held, is_over = threading.Event(), threading.Event()
+
+    def up_to_six(body: dict[str, Any], number: int) -> str:
+        if number == 6:
+            held.set()
+            is_over.wait(600)
+        return good(body)
+
+    rows = [figure(f"A bright square, number {number}.") for number in range(8)]
+    with serving(Scripted(up_to_six)) as script:
+        process = multiprocessing.get_context("fork").Process(
+            target=run, args=(script, tmp_path, rows), kwargs={"endpoint": {"concurrent": 1}}
+        )
+        process.start()
+        assert held.wait(600)
+        process.kill()
+        process.join()
+        is_over.set()
+    assert len(list((tmp_path / "answers").rglob("*.json"))) == 6
+    assert Ledger(str(tmp_path), Budget()).described() == "600 + 120 tokens"
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 4_000}, {"dollars": 0.004}])

@@ -119,14 +119,18 @@ class Folder:
 
     def names(self, folder: str, suffix: str = "") -> list[str]:
         """Return the sorted file names in a subfolder; empty if it does not exist."""
+        return sorted(self.versions(folder, suffix))
+
+    def versions(self, folder: str, suffix: str = "") -> dict[str, tuple[int, int]]:
+        """Return time of change (ns) and size of the files in a subfolder, by name."""
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
         with self._told():
             found = self.filesystem.get_file_info(selector)
-        return sorted(
-            info.base_name
+        return {
+            info.base_name: (info.mtime_ns, info.size)
             for info in found
             if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
-        )
+        }
 
     def entries(self) -> list[str]:
         """Return the sorted names of all entries of the folder; empty if it does not exist.

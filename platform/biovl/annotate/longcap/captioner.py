@@ -74,7 +74,6 @@ class LongCaptioner:
         if reason is not None:
             self._endpoint.stop(reason)
             await asyncio.wait(tasks)
-        await asyncio.to_thread(self._ledger.write)
         return [task.result() for task in ([first] if first else tasks)]
 
     async def _one(self, prepared: bytes) -> LongCaption:

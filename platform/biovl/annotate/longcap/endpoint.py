@@ -101,6 +101,7 @@ class Endpoint:
             follow_redirects=False,
         )
         self._stopped: BaseException | None = None
+        self._writing = asyncio.Lock()
 
     async def send(self, body: Mapping[str, Any]) -> ModelAnswer:
         """Return the answer to a request; a failed answer has the reason as text.
@@ -141,12 +142,21 @@ class Endpoint:
             answer = None
             try:
                 answer = await self._send_with_retries(data, input_tokens + output_tokens)
-                if answer.finish != "failed":
-                    # Store it first: it is paid for.
-                    await asyncio.to_thread(self._cache.put, key, answer)
             finally:
                 self._ledger.settle(input_tokens, output_tokens, answer)
+            if answer.finish != "failed":
+                await self._keep(key, answer)
         return answer
+
+    async def _keep(self, key: str, answer: ModelAnswer) -> None:
+        """Write the ledger and store an answer: it is paid for."""
+        try:
+            # The ledger first, so that no stored answer is missing in it, whenever the process is
+            # killed. Answers that wait here share a write.
+            async with self._writing:
+                await asyncio.to_thread(self._ledger.write)
+        finally:
+            await asyncio.to_thread(self._cache.put, key, answer)
 
     async def _send_with_retries(self, data: bytes, tokens: int) -> ModelAnswer:
         wait_s, last = self._config.first_wait_s, ""

@@ -14,8 +14,11 @@ from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
 
 _ANSWERS, _SPENT = "answers", "spent"
-_WRITTEN_EVERY_S = 1.0
-"""Seconds between writes; an interrupted process loses its spending since the last one."""
+_READ_EVERY_S = 1.0
+"""Minimum seconds after which the ledgers of other jobs are read again."""
+_RECENT_NS = 60 * 10**9
+"""Age of a file below which its time of change, in whole seconds in some buckets, is too coarse to
+tell that it has not changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +84,15 @@ class Ledger:
     """Spending of all jobs that share a cache, and reservations of pending requests."""
 
     def __init__(self, uri: str, budget: Budget) -> None:
-        """Read the spending of earlier jobs."""
+        """Read the spending of other jobs."""
         self._folder, self._budget = Folder(uri), budget
-        self._own = f"{_SPENT}/{uuid.uuid4().hex}.json"
-        self._before = {"input_tokens": 0, "output_tokens": 0}
-        self._dollars_before = 0.0
-        for name in self._folder.names(_SPENT, ".json"):
-            spent = json.loads(self._folder.read(f"{_SPENT}/{name}"))
-            tokens = {kind: spent[kind] for kind in self._before}
-            for kind, count in tokens.items():
-                self._before[kind] += count
-            # Jobs without a price, and of earlier versions, are priced as this one.
-            self._dollars_before += spent.get("dollars") or budget.cost(**tokens)
+        self._own = f"{uuid.uuid4().hex}.json"
         self._mine = {"input_tokens": 0, "output_tokens": 0}
         self._open = {"input_tokens": 0, "output_tokens": 0}
-        self._written, self._lock = 0.0, threading.Lock()
+        self._written = dict(self._mine)
+        self._lock = threading.Lock()
+        self._ledgers: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
+        self._read_others()
 
     def reserve(self, input_tokens: int, output_tokens: int) -> None:
         """Reserve the maximum usage of a request.
@@ -107,8 +104,8 @@ class Ledger:
             requested = {"input_tokens": input_tokens, "output_tokens": output_tokens}
             own = {k: self._mine[k] + self._open[k] + requested[k] for k in requested}
             limit = self._budget
-            tokens = sum(own.values()) + sum(self._before.values())
-            dollars = limit.cost(**own) + self._dollars_before
+            tokens = sum(own.values()) + sum(self._others.values())
+            dollars = limit.cost(**own) + self._dollars_of_others
             if limit.tokens is not None and tokens > limit.tokens:
                 raise BiovlError(self._over(f"{limit.tokens:,} tokens", "budget.tokens"))
             if limit.dollars is not None and dollars > limit.dollars:
@@ -124,28 +121,50 @@ class Ledger:
             if answer is not None:
                 self._mine["input_tokens"] += answer.input_tokens
                 self._mine["output_tokens"] += answer.output_tokens
-            is_due = time.monotonic() - self._written > _WRITTEN_EVERY_S
-            if is_due:
-                self._written = time.monotonic()
-        if is_due:
-            self.write()
 
     def write(self) -> None:
-        """Write the spending of this process, so that other jobs can add it."""
-        if any(self._mine.values()):
-            spent = {**self._mine, "dollars": self._budget.cost(**self._mine)}
-            self._folder.write(self._own, json.dumps(spent).encode())
+        """Write what this process has spent, if it is not written yet; read what others have.
+
+        For one thread at a time. What was settled meanwhile shares the next write.
+        """
+        with self._lock:
+            mine = dict(self._mine)
+        if mine != self._written:
+            spent = {**mine, "dollars": self._budget.cost(**mine)}
+            self._folder.write(f"{_SPENT}/{self._own}", json.dumps(spent).encode())
+            self._written = mine
+        if time.monotonic() - self._read_at >= _READ_EVERY_S:
+            self._read_others()
+
+    def _read_others(self) -> None:
+        """Read the ledgers of other jobs that may have changed, and add up all of them."""
+        recent_ns = time.time_ns() - _RECENT_NS
+        for name, version in self._folder.versions(_SPENT, ".json").items():
+            known, _ = self._ledgers.get(name, (None, {}))
+            if name != self._own and (version != known or version[0] > recent_ns):
+                spent = json.loads(self._folder.read(f"{_SPENT}/{name}"))
+                self._ledgers[name] = version, spent
+        others, dollars = {"input_tokens": 0, "output_tokens": 0}, 0.0
+        for _, spent in self._ledgers.values():
+            tokens = {kind: spent[kind] for kind in others}
+            for kind, count in tokens.items():
+                others[kind] += count
+            # Jobs without a price, and of earlier versions, are priced as this one.
+            dollars += spent.get("dollars") or self._budget.cost(**tokens)
+        with self._lock:
+            self._others, self._dollars_of_others = others, dollars
+        self._read_at = time.monotonic()
 
     def described(self) -> str:
         """Return the spending of all jobs that share the cache, as text."""
-        spent = {kind: self._before[kind] + self._mine[kind] for kind in self._mine}
+        spent = {kind: self._others[kind] + self._mine[kind] for kind in self._mine}
         text = f"{spent['input_tokens']:,} + {spent['output_tokens']:,} tokens"
-        cost = self._budget.cost(**self._mine) + self._dollars_before
+        cost = self._budget.cost(**self._mine) + self._dollars_of_others
         return f"{text}, ${cost:,.2f}" if cost else text
 
     def _over(self, limit: str, setting: str) -> str:
         return (
             f"the budget of {limit} does not allow another request: spent so far, with "
-            f"earlier runs with this cache, {self.described()}. Raise {setting} and run the "
+            f"other runs with this cache, {self.described()}. Raise {setting} and run the "
             "same command again; paid answers are cached"
         )
