@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import multiprocessing
 import threading
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from PIL import Image
 
 from biovl.annotate.annotators import longcap
 from biovl.annotate.annotators.longcap import Config, LongCap, build
-from biovl.annotate.longcap import answers, spending
-from biovl.annotate.longcap.endpoint import EndpointConfig
+from biovl.annotate.longcap import answers, endpoint, spending
+from biovl.annotate.longcap.endpoint import EndpointConfig, estimate_input_tokens
 from biovl.annotate.longcap.spending import Budget, Ledger
 from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.errors import BiovlError, ConfigError
@@ -366,6 +367,24 @@ def test_nothing_is_asked_beyond_the_budget_and_what_was_paid_is_kept(
         assert 1_000 < spent <= 4_000
         kept = list((tmp_path / "answers").rglob("*.json"))
         assert len(kept) == len(script.bodies)
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
+def test_tokens_that_the_endpoint_does_not_report_are_estimated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, usage: dict[str, int] | None
+) -> None:
+    def uncounted(body: dict[str, Any], number: int) -> Reply:
+        return 200, {}, {**answer(good(body)), "usage": usage}
+
+    with serving(Scripted(uncounted)) as script:
+        (row,) = run(script, tmp_path, [figure()])
+    sent = sum(map(estimate_input_tokens, script.bodies))
+    said = sum(math.ceil(len(good(body)) / 3.5) for body in script.bodies)
+    assert (row["long_caption_input_tokens"], row["long_caption_output_tokens"]) == (sent, said)
+    assert Ledger(str(tmp_path), Budget()).described() == f"{sent:,} + {said:,} tokens"
+    # Once, for two answers.
+    (warning,) = [record.message for record in caplog.records if record.name == endpoint.__name__]
+    assert "the endpoint reports no usage" in warning
 
 
 def test_too_many_failures_stop_the_job_with_examples(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ message, and keeps headers, including the key, in its configuration.
 
 import asyncio
 import json
+import logging
+import math
 import os
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -19,6 +21,8 @@ from biovl.annotate.longcap.spending import AnswerCache, Ledger
 from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.errors import ConfigError
 from biovl.core.http import retry_after_s
+
+_log = logging.getLogger(__name__)
 
 GAVE_UP, DECLINED = "no answer", "request declined"
 
@@ -102,6 +106,7 @@ class Endpoint:
         )
         self._stopped: BaseException | None = None
         self._writing = asyncio.Lock()
+        self._is_estimating = False
 
     async def send(self, body: Mapping[str, Any]) -> ModelAnswer:
         """Return the answer to a request; a failed answer has the reason as text.
@@ -142,11 +147,30 @@ class Endpoint:
             answer = None
             try:
                 answer = await self._send_with_retries(data, input_tokens + output_tokens)
+                answer = self._with_tokens(answer, input_tokens)
             finally:
                 self._ledger.settle(input_tokens, output_tokens, answer)
             if answer.finish != "failed":
                 await self._keep(key, answer)
         return answer
+
+    def _with_tokens(self, answer: ModelAnswer, input_tokens: int) -> ModelAnswer:
+        """Return an answer with estimated tokens where the endpoint reported none."""
+        if answer.finish == "failed":
+            return answer
+        # Some endpoints report zeros; no request is empty.
+        counted = replace(
+            answer,
+            input_tokens=answer.input_tokens or input_tokens,
+            output_tokens=answer.output_tokens or math.ceil(len(answer.text) / CHARS_PER_TOKEN),
+        )
+        if counted != answer and not self._is_estimating:
+            self._is_estimating = True
+            _log.warning(
+                "the endpoint reports no usage: tokens, in the columns and of the budget, are "
+                "estimated from the length of texts and the number of images"
+            )
+        return counted
 
     async def _keep(self, key: str, answer: ModelAnswer) -> None:
         """Write the ledger and store an answer: it is paid for."""
