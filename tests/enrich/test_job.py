@@ -213,6 +213,7 @@ def test_of_a_batch_that_keeps_failing_only_the_id_at_fault_is_lost(service, tmp
         "failed: status 502": 1,
         "ok": 198,
     }
+    assert manifest.warnings[0].startswith("2 of 200 articles:")
     assert "7" not in found
     assert "150" not in found
 
@@ -314,7 +315,13 @@ def test_a_cache_answers_later_jobs_until_it_is_too_old(service, tmp_path):
     service.poisoned = {3: unavailable}
     articles = harvest_of(tmp_path / "figures", [row(n, str(n)) for n in (1, 2, 3)])
     settings = {"cache": str(tmp_path / "cache"), "entrez.tries": 1}
-    run(service, articles, **settings)
+    warnings = run(service, articles, **settings).warnings
+    assert [text.partition(":")[0] for text in warnings] == ["1 of 3 articles"]
+    assert "another out" in warnings[0]
+    # The same command repeats the warning, and nothing else.
+    service.requests.clear()
+    assert run(service, articles, **settings).warnings == warnings
+    assert service.requests == []
     more = harvest_of(tmp_path / "more", [row(n, str(n)) for n in (2, 1)], [row(4, "4")])
     service.requests.clear()
     run(service, more, **settings)
@@ -325,6 +332,7 @@ def test_a_cache_answers_later_jobs_until_it_is_too_old(service, tmp_path):
     again = run(service, articles, **settings, out=str(tmp_path / "again"))
     assert [asked.ids for asked in service.requests] == [[3], [3]]
     assert again.counts["status"] == {"ok": 3}
+    assert again.warnings == []
     service.requests.clear()
     run(service, articles, **settings, out=str(tmp_path / "old"), max_age_days=0)
     assert {asked.utility for asked in service.requests} <= {"efetch", "elink"}

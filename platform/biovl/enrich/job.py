@@ -31,7 +31,15 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.tables import COLUMNS
-from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, RecordCache, RowIndex, first_of_each
+from biovl.enrich.cache import (
+    CITATIONS,
+    FAILED,
+    NOTHING,
+    RECORDS,
+    RecordCache,
+    RowIndex,
+    first_of_each,
+)
 from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.fetching import IDS_PER_REQUEST, EntrezRequests
@@ -93,6 +101,8 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
             statuses,
             may_be_empty=config.may_be_empty,
         )
+        warnings = _warnings(counts)
+        report.warn(warnings)
         manifest = job.manifest(
             counts=counts,
             files={
@@ -105,6 +115,7 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
                 "service": "NCBI E-utilities: efetch db=pubmed"
                 + (", elink pubmed_pubmed_citedin" if config.citations else ""),
             },
+            warnings=warnings,
         )
         return draft.publish(manifest)
 
@@ -257,6 +268,22 @@ def pmids_of_harvest(config: EnrichConfig, names: Sequence[str]) -> np.ndarray:
 def _read(folder: Folder, name: str, columns: list[str]) -> pa.Table:
     with folder.filesystem.open_input_file(folder.at(name)) as stream:
         return pq.read_table(stream, columns=columns)
+
+
+def _warnings(counts: Mapping[str, Any]) -> list[str]:
+    """Return a warning if requests about some articles failed.
+
+    If the record of an article failed, so did its citing articles.
+    """
+    statuses = counts.get("citations", counts["status"])
+    failed = sum(count for name, count in statuses.items() if name.startswith(FAILED))
+    if not failed:
+        return []
+    return [
+        f"{failed:,} of {counts['rows']:,} articles: the requests about their PMIDs failed (status "
+        f'"{FAILED}…"). The same command does not repeat them; a job with another out does, and '
+        "with the same cache only them"
+    ]
 
 
 def _below(counted: Counter[str], prefix: str) -> dict[str, int]:
