@@ -163,6 +163,8 @@ class Desk:
             done = store.import_votes(
                 connection, brought, self.taxonomy, keys=self._keys, refuse=refuse
             )
+            for vote in done.votes:
+                assignment.note_answered(connection, vote, self.rules)
         return messages.ImportAnswer(
             saved=done.saved,
             unchanged=done.unchanged,
@@ -318,7 +320,10 @@ def open_desk(settings: ReviewSettings) -> Desk:
         ties=read_ties(settings.ties, clusters) if settings.ties else TieList(),
     )
     taxonomy = load_taxonomy(settings.taxonomy)
-    return Desk(settings, concepts, taxonomy, Database(settings.database), rules)
+    database = Database(settings.database)
+    with database.writing() as connection:
+        store.count_again(connection, taxonomy)
+    return Desk(settings, concepts, taxonomy, database, rules)
 
 
 def _answers(vote: ReviewVote) -> messages.Answers:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from biovl.concepts.resolution import countable
 from biovl.concepts.taxonomy import Taxonomy
 from biovl.concepts.votes import ReviewVote, moment, reviewer_key, validate_vote
 from biovl.core.errors import ConfigError
@@ -78,12 +79,28 @@ def _count(connection: Connection, cluster_id: int, key: str, taxonomy: Taxonomy
 
 
 def _counts(rows: Sequence[Any], taxonomy: Taxonomy) -> dict[str, Any]:
-    """Return the row of ``states`` for a cluster with these votes."""
+    """Return the row of ``states`` for a cluster with these votes.
+
+    Votes with names that the taxonomy lacks do not count, but have a part in the majority.
+    """
+    given = [_vote(row) for row in rows]
     return {
-        "votes": len(rows),
+        "votes": len(countable(given, taxonomy)[0]),
         "again": sum(row.is_again for row in rows),
-        "ties": list(tied_fields([_vote(row) for row in rows], taxonomy)),
+        "ties": list(tied_fields(given, taxonomy)),
     }
+
+
+def count_again(connection: Connection, taxonomy: Taxonomy) -> None:
+    """Count the votes of all clusters again, as the taxonomy may have changed."""
+    found: dict[tuple[int, str], list[Any]] = {}
+    for row in connection.execute(votes.select().where(votes.c.practice.is_(False))):
+        found.setdefault((row.cluster_id, row.key), []).append(row)
+    for state in connection.execute(states.select()).all():
+        values = _counts(found.get((state.cluster_id, state.key), []), taxonomy)
+        if (values["votes"], values["ties"]) != (state.votes, state.ties):
+            at = (states.c.cluster_id == state.cluster_id, states.c.key == state.key)
+            connection.execute(states.update().where(*at).values(**values))
 
 
 def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, State]:
@@ -164,6 +181,8 @@ class Imported:
     unchanged: int = 0
     """Votes that are in the database already, or that a later vote of the reviewer replaces."""
     refused: int = 0
+    votes: Sequence[ReviewVote] = ()
+    """The saved votes."""
 
 
 def import_votes(
@@ -215,7 +234,7 @@ def import_votes(
         if found is not None and _stays(_vote(row), found):
             del later[_place(row)]
             done.unchanged += 1
-    done.saved = len(later)
+    done.saved, done.votes = len(later), list(later.values())
     if later:
         _save_all(connection, list(later.values()), taxonomy)
     return done

@@ -30,8 +30,12 @@ NEGATIONS = (
     "excluding",
 )
 _NEGATION = re.compile(
-    # "CT without contrast" denies no finding; "without contrast enhancement" denies enhancement.
-    rf"\b(?:{'|'.join(NEGATIONS)})\b(?!\s+(?:(?:intravenous|iv|oral)\s+)?contrast\b(?!\s*$))",
+    # NO is nitric oxide. "CT without contrast" denies no finding; "without contrast enhancement"
+    # denies enhancement. "No change in the effusion", "not only" and "no doubt" deny nothing.
+    rf"\b(?!(?-i:NO)\b)(?:{'|'.join(NEGATIONS)})\b"
+    r"(?!\s+(?:(?:intravenous|iv|oral)\s+)?contrast\b(?!\s*$))"
+    r"(?!\s+(?:only\b|(?:reasonable\s+)?doubt\b"
+    r"|(?:(?:significant|definite|interval|appreciable)\s+)*change\b))",
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(

@@ -264,6 +264,17 @@ def test_of_several_images_of_a_key_that_of_the_key_is_read(
     assert shades(opening.open_labelled(str(tmp_path)).images) == [1, 2]
 
 
+def test_tars_named_after_splits_are_of_these(tmp_path: Path) -> None:
+    (tmp_path / "classnames.txt").write_text("cell\ntissue\n")
+    for name, number in (("imgs-train-0000", 1), ("imgs-validation-0000", 2), ("imgs-test-0", 3)):
+        tar(tmp_path / f"{name}.tar", {"0.png": png(number), "0.cls": b"0"})
+    found = opening.open_labelled(str(tmp_path))
+    assert sorted(found.splits.tolist()) == ["test", "train", "val"]
+    tar(tmp_path / "more.tar", {"0.png": png(4), "0.cls": b"1"})
+    with pytest.raises(ArtifactError, match=r"more\.tar is not named after a split"):
+        opening.open_labelled(str(tmp_path))
+
+
 def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
     tar(tmp_path / "0.tar", {"0.png": png(1), "0.txt": b"one", "1.png": png(2), "1.txt": b"one"})
     found = opening.open_pairs(str(tmp_path))

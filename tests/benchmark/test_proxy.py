@@ -28,6 +28,7 @@ from biovl.benchmark.warn import warnings_of
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 from tests.benchmark.memory import MemoryImages, embedded, random_unit
+from tests.benchmark.toy_questions import write_model
 
 REPORTS = (
     "Large effusion.",
@@ -277,6 +278,23 @@ def test_another_version_of_a_labeller_is_another_run(tmp_path) -> None:
     assert known(labeller=chexbert) == before != known()
     weights.write_bytes(b"22")
     assert known(labeller=chexbert) != before
+
+
+def test_other_patients_and_another_selector_are_another_run(tmp_path) -> None:
+    Image.new("L", (9, 9)).save(tmp_path / "a.png")
+    table, selector = tmp_path / "x.csv", write_model(tmp_path / "selector")
+
+    def known(patient, **settings):
+        table.write_text(f"image,caption,patient\na.png,Edema.,{patient}\n")
+        asked = proxy.Config(private=str(table), public=str(table), **settings)
+        return identity.inputs(NO_INDEX, {}, {"proxy": proxy.build(asked).data()})[0].fingerprint
+
+    before = known("p1", selector=str(selector))
+    assert known("p1", selector=str(selector)) == before != known("p2", selector=str(selector))
+    # The name of a model in the run, which is an input itself.
+    assert known("p1", selector="ours") != before
+    (selector / "note.txt").write_text("other weights")
+    assert known("p1", selector=str(selector)) != before
 
 
 def test_every_text_of_an_image_may_have_a_finding() -> None:

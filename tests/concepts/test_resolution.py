@@ -1,5 +1,7 @@
 """Which votes count, and what they come to: tables made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from biovl.concepts.resolution import Resolved, countable, resolve
@@ -107,6 +109,19 @@ def test_every_cluster_is_resolved_for_itself_in_order() -> None:
     assert (first.cluster_id, [given.reviewer for given in first.votes]) == (0, ["ann", "bob"])
     assert (second.cluster_id, second.global_concepts) == (7, ("Maps",))
     assert resolve([], load_taxonomy()) == []
+
+
+def test_votes_with_names_that_the_taxonomy_lacks_decide_nothing_but_are_votes() -> None:
+    old = [vote("ann", "Old name"), vote("bob", "Old name")]
+    (one,) = resolve([*old, vote("cat", "Maps")], load_taxonomy())
+    assert one.global_concepts == ()
+    assert tied(one)["global_concepts"] == "(refused): 2 of 3, Maps: 1 of 3"
+    (one,) = resolve([old[0], vote("bob", "Maps"), vote("cat", "Maps")], load_taxonomy())
+    assert (one.global_concepts, one.ties) == (("Maps",), ())
+    # Who has voted again is no second voter.
+    again = replace(vote("ann", "Maps"), created="2030-01-01T00:00:00Z")
+    (one,) = resolve([old[0], again], load_taxonomy())
+    assert (one.global_concepts, one.ties) == (("Maps",), ())
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_a_taxonomy_of_ones_own_asks_for_panels_as_the_paper_does(tmp_path: Path
         ("a: [", "is not YAML"),
         ("concepts: {A: [a]}\naliases: {b: c}", "aliases.b: "),
         ("concepts: {A: [a]}\naliases: {a: a}", "aliases.a: "),
+        ("concepts: {A: [a], B: [b]}\naliases: {B: A}", "aliases.B: there is a concept 'B'"),
         ("concepts: {A: [a]}\npanels: []", "panels: empty"),
         ("concepts: {A: [a]}\npanels: [{question: q}]", "panels.0 "),
         (
@@ -139,3 +140,11 @@ def test_a_file_that_is_no_taxonomy_is_told_where(tmp_path: Path, text: str, rea
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         load_taxonomy(str(tmp_path / "nowhere.yaml"))
+
+
+def test_a_global_concept_is_renamed_although_a_local_one_has_its_name(tmp_path: Path) -> None:
+    own = load_taxonomy(
+        written(tmp_path, "concepts: {Light: [microscopy, scan]}\naliases: {Microscopy: Light}")
+    )
+    assert own.global_concept("Microscopy") == "Light"
+    assert own.local_concept("Microscopy") == "microscopy"

@@ -116,7 +116,9 @@ def test_words_counted_in_stretches_give_the_scores_of_bm25s_to_the_bit(
     assert not (tmp_path / "runs").exists()
 
 
-def test_of_a_long_text_of_frequent_words_the_rarest_are_read(tmp_path: Path) -> None:
+def test_of_a_long_text_of_frequent_words_the_rarest_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     common = [f"common{number}" for number in range(12)]
     captions = [" ".join(common)] * 9 + [" ".join(["rare", *common])]
     Words.build(captions, tmp_path)
@@ -125,6 +127,11 @@ def test_of_a_long_text_of_frequent_words_the_rarest_are_read(tmp_path: Path) ->
     _, rows = found.search(" ".join([*common, "rare"]), 10, everything)
     assert rows[0] == 9
     scores, _ = found.search(" ".join(common), 10, everything)
-    # Eight times all captions are read, so eight words of twelve; each adds the same to a caption.
+    whole, _ = found.search(" ".join(common[:8]), 10, everything)
+    assert (scores > whole).all()
+    # Of a large index eight times all captions are read, so eight words of twelve; each adds the
+    # same to a caption.
+    monkeypatch.setattr(words, "_READ_AT_LEAST", 0)
+    scores, _ = found.search(" ".join(common), 10, everything)
     eight, _ = found.search(" ".join(common[:8]), 10, everything)
     np.testing.assert_array_equal(scores, eight)

@@ -28,10 +28,12 @@ from tests.publish.hub_server import TOKEN, Hub, running
 
 SECRET = "oncology-ward-7"
 CARD = "---\nlicense: cc-by-4.0\nmodel_name: small\n---\n\n# small\n\nAbout it.\n"
+METASTASIS, NORMAL = "lymph node containing metastatic tumor tissue", "lymph node"
 MTEB_NOTES = {
+    "classes": [METASTASIS, NORMAL],
     "words": {
-        "metastasis": "lymph node containing metastatic tumor tissue",
-        "normal": "lymph node",
+        "metastasis": METASTASIS,
+        "normal": NORMAL,
     },
     "templates": ["histopathology image of {}"],
 }
@@ -226,11 +228,12 @@ def test_a_report_of_other_weights_and_a_task_in_two_reports_are_errors(
         public_scores.public_scores([str(report)], str(model), ["nothing"])
 
 
-@pytest.fixture
+@pytest.fixture(params=[0, 1])
 def as_in_mteb(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> tuple[Path, np.ndarray, np.ndarray]:
-    """Return a report of PatchCamelyon by MTEB's protocol, whose first class is metastasis."""
+    """Return a report of PatchCamelyon by MTEB's protocol, whose class 0 or 1 is metastasis."""
+    classes = [METASTASIS, NORMAL] if request.param == 0 else [NORMAL, METASTASIS]
     rng = np.random.default_rng(0)
     monkeypatch.setattr(mteb_results, "IMAGES", 60)
     label_N = rng.integers(0, 2, 60)
@@ -240,12 +243,15 @@ def as_in_mteb(
         tmp_path / "mteb-report",
         model,
         {"pcam_mteb": [score("accuracy", right, 60)]},
-        notes={"pcam_mteb": MTEB_NOTES},
+        notes={"pcam_mteb": {**MTEB_NOTES, "classes": classes}},
     )
     table = pa.table({"label": label_N, "similarity": similarity_N2.tolist()})
     path = report / "predictions/small/pcam_mteb.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(table, path)
+    # With the metastasis first.
+    if request.param == 1:
+        return report, 1 - label_N, similarity_N2[:, ::-1]
     return report, label_N, similarity_N2
 
 
@@ -260,7 +266,7 @@ def test_a_result_of_mteb_is_what_mteb_computes(
     right = accuracy_score(label_N, similarity_N2.argmax(1))
     assert row["main_score"] == row["accuracy"] == pytest.approx(right, abs=1e-6)
     assert result.get_score() == pytest.approx(right, abs=1e-6)
-    # In MTEB's labels 1 is a metastasis, which is the first class of this data.
+    # In MTEB's labels 1 is a metastasis, whichever class of the data it is.
     # Images are ranked by the difference: MTEB computes a softmax first.
     area = average_precision_score(1 - label_N, similarity_N2[:, 0] - similarity_N2[:, 1])
     assert row["ap"] == pytest.approx(area, abs=1e-6)
@@ -280,7 +286,7 @@ def test_a_result_of_mteb_is_what_mteb_computes(
     ("notes", "count", "reason"),
     [
         ({**MTEB_NOTES, "templates": ["this is an image of {}"]}, 32_768, "prompts are not MTEB's"),
-        ({**MTEB_NOTES, "words": {"a": "lymph node", "b": "tumor"}}, 32_768, "classes are not"),
+        ({**MTEB_NOTES, "words": {"a": NORMAL, "b": "tumor"}}, 32_768, "classes are not"),
         (MTEB_NOTES, 500, "it has 500 images"),
     ],
 )
@@ -308,6 +314,9 @@ def test_scores_are_written_locally(tmp_path: Path, model: Path, report: Path) -
     assert "81.25" in (tmp_path / "out/README.md").read_text()
     assert (tmp_path / "model/README.md").read_text() == CARD
     assert publish(config) == manifest
+    (tmp_path / "model/README.md").write_text(f"{CARD}Mind the hands.\n")
+    with pytest.raises(ArtifactError, match="files"):
+        publish(config)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from biovl.benchmark import data as opening
 from biovl.benchmark import labellers
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.encoders import ModelDescription
 from biovl.core import config as configs
 from biovl.core import plugins
@@ -111,4 +112,6 @@ def _fingerprint(data: Any) -> str:
             for name in value.column_names:
                 column = repr((name, value[name].to_pylist()))
                 known.update(column.encode("utf-8", "surrogatepass"))
+        elif isinstance(value, Pairs):
+            known.update(_fingerprint(value).encode())
     return known.hexdigest()

@@ -40,6 +40,8 @@ class ProxySources(Pairs):
     """Example images of the modality."""
     labeller_files: tuple[tuple[str, int, int], ...] = ()
     """Versions of the local files of the labeller: with others, a run is another one."""
+    selected_with: tuple[str, ...] = ()
+    """Fingerprints of a selector that is not evaluated, and of the index: likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,6 @@ def _prompts(notes: Mapping[str, Any]) -> str:
     templates = notes.get("templates")
     if not templates:
         return ""
-    words = notes.get("words") or {}
-    return f", prompts {' | '.join(templates)}" + f" with {' | '.join(words.values())}" * bool(
-        words
-    )
+    # In the order of the data's classes; JSON sorts those of ``words``.
+    words = notes["classes"] if notes.get("words") else []
+    return f", prompts {' | '.join(templates)}" + f" with {' | '.join(words)}" * bool(words)

@@ -134,15 +134,15 @@ def _differences(differing: Sequence[Mapping[str, Any]]) -> str:
 def _averages(means: Sequence[Mapping[str, Any]], models: Sequence[str]) -> str:
     rows: dict[str, dict[str, Any]] = {}
     for mean in means:
-        rows.setdefault(mean["name"], {"of": mean["of"]})[mean["model"]] = mean["value"]
-    listed = [
-        [
-            name,
-            *(None if model not in row else f"{100 * row[model]:.2f}" for model in models),
-            row["of"],
-        ]
-        for name, row in rows.items()
-    ]
+        rows.setdefault(mean["name"], {})[mean["model"]] = mean
+    listed = []
+    for name, row in rows.items():
+        values = [None if m not in row else f"{100 * row[m]['value']:.2f}" for m in models]
+        numbers = dict.fromkeys(row[m]["of"] for m in models if m in row)
+        if len(numbers) > 1:
+            # A mean over fewer benchmarks says so beside it.
+            values = [v and f"{v} ({row[m]['of']})" for m, v in zip(models, values, strict=True)]
+        listed.append([name, *values, next(iter(numbers)) if len(numbers) == 1 else "differ"])
     return markdown.table(["average", *models, "benchmarks"], listed)
 
 

@@ -15,7 +15,7 @@ from biovl.benchmark.embed_job import embed
 from biovl.benchmark.embedding import EmbeddingTask, Texts
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.labellers import LabelledTexts
-from biovl.benchmark.stored_images import parts_of
+from biovl.benchmark.stored_images import hash_of, parts_of
 from biovl.benchmark.tasks import SelectionRun, SelectsFirst
 from biovl.core.artifacts import Draft
 from biovl.core.plugins import Plugin
@@ -87,6 +87,8 @@ def _labelled(
 ) -> LabelledTexts:
     """Return the findings of texts; units of them are labelled on workers and stored."""
     units = -(-len(texts) // _TEXTS)
+    # Others where the selection was interrupted and is another one now.
+    key += f"/{hash_of(texts)}"
     finished = {int(note.rpartition("/")[2]) for note in draft.note_names(key)}
     pending = [
         {"number": n, "texts": list(texts[n * _TEXTS : (n + 1) * _TEXTS])}

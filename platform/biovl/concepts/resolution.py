@@ -116,35 +116,49 @@ def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
       also a tie if a local concept has a majority, but none of its global concepts.
 
     So two of three voters decide, and two of two. Three answers of three voters are a tie until
-    one of them votes again, or two more agree with one.
+    one of them votes again, or two more agree with one. A reviewer whose only vote for a cluster is
+    contradictory, as after a change of the taxonomy, is one of its voters and agrees with nobody.
 
     Source:
         BIOMEDICA, arXiv 2501.07171, section 14.7: lower case without white space and dashes, then
         the majority vote of each field; ties are evaluated again (section 3.2). The paper does not
         define how several concepts of one voter count: here each is a vote of its own.
     """
-    counted, _ = countable(votes, taxonomy)
+    counted, refused = countable(votes, taxonomy)
+    lost = unnamed(counted, refused)
     groups = itertools.groupby(counted, key=lambda vote: vote.cluster_id)
-    return [_resolve_cluster(tuple(group), taxonomy) for _, group in groups]
+    return [_resolve_cluster(tuple(group), taxonomy, lost[cluster]) for cluster, group in groups]
 
 
-def _resolve_cluster(votes: tuple[ReviewVote, ...], taxonomy: Taxonomy) -> Resolved:
+def unnamed(counted: Iterable[ReviewVote], refused: Iterable[RefusedVote]) -> Counter[int]:
+    """Return the number of reviewers of each cluster of whom only contradictory votes are there."""
+    voted = {(vote.cluster_id, reviewer_key(vote.reviewer)) for vote in counted}
+    others = {
+        (item.vote.cluster_id, reviewer_key(item.vote.reviewer))
+        for item in refused
+        if item.kind == CONTRADICTORY and item.vote is not None
+    }
+    return Counter(cluster for cluster, _ in others - voted)
+
+
+def _resolve_cluster(votes: tuple[ReviewVote, ...], taxonomy: Taxonomy, lost: int) -> Resolved:
     ties: list[Tie] = []
+    voters = len(votes) + lost
     panels = Counter((vote.panel_type, vote.panel_subtype) for vote in votes)
     (panel, most), *_ = panels.most_common(1)
-    if 2 * most <= len(votes):
+    if 2 * most <= voters:
         panel = None, None  # type: ignore[assignment]
         described = {
             f"{kind} ({subtype})" if subtype else kind: count
             for (kind, subtype), count in panels.items()
         }
-        ties.append(Tie(field="panel", reason=_vote_counts(described, len(votes))))
+        ties.append(Tie(field="panel", reason=_vote_counts(described, voters, lost)))
     chosen: dict[str, tuple[str, ...]] = {}
     for name, order in (
         ("global_concepts", tuple(taxonomy.concepts)),
         ("local_concepts", taxonomy.local_concepts),
     ):
-        chosen[name], tie = _concepts(name, [getattr(vote, name) for vote in votes], order)
+        chosen[name], tie = _concepts(name, [getattr(vote, name) for vote in votes], order, lost)
         if tie is not None:
             ties.append(tie)
     above = set(chosen["global_concepts"])
@@ -171,11 +185,11 @@ def _resolve_cluster(votes: tuple[ReviewVote, ...], taxonomy: Taxonomy) -> Resol
 
 
 def _concepts(
-    name: str, answers: Sequence[tuple[str, ...]], order: Sequence[str]
+    name: str, answers: Sequence[tuple[str, ...]], order: Sequence[str], lost: int
 ) -> tuple[tuple[str, ...], Tie | None]:
     """Return the concepts that more than half of the voters named, or the tie."""
     named = Counter(itertools.chain(*answers))
-    voters = len(answers)
+    voters = len(answers) + lost
     winners = tuple(concept for concept in order if 2 * named[concept] > voters)
     is_half = any(2 * count == voters for count in named.values())
     most_named_none = 2 * sum(not concepts for concepts in answers) > voters
@@ -183,9 +197,11 @@ def _concepts(
         return winners, None
     if not all(answers):
         named["(none)"] = sum(not concepts for concepts in answers)
-    return (), Tie(field=name, reason=_vote_counts(named, voters))
+    return (), Tie(field=name, reason=_vote_counts(named, voters, lost))
 
 
-def _vote_counts(counts: Mapping[str, int], voters: int) -> str:
+def _vote_counts(counts: Mapping[str, int], voters: int, lost: int) -> str:
+    if lost:
+        counts = {**counts, "(refused)": lost}
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count} of {voters}" for name, count in ordered)

@@ -8,14 +8,21 @@ import functools
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from biovl.concepts import agreement, label_sheets, propagation, report
 from biovl.concepts.blocks import EmbeddedTable, open_source
 from biovl.concepts.clusters import Concepts, check_embedding, open_concepts
-from biovl.concepts.resolution import NO_ROW, RefusedVote, Resolved, countable
+from biovl.concepts.resolution import (
+    CONTRADICTORY,
+    NO_ROW,
+    RefusedVote,
+    Resolved,
+    countable,
+    unnamed,
+)
 from biovl.concepts.resolution import resolve as resolved_of
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
@@ -65,6 +72,8 @@ class _Outcome:
     resolved: Sequence[Resolved]
     refused: Sequence[RefusedVote]
     counted: int
+    unnamed: Mapping[int, int]
+    """Number of reviewers with contradictory votes alone, by cluster."""
 
 
 def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
@@ -129,6 +138,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
                 for part, receipt in zip(parts, receipts, strict=True)
             },
             notes={"columns": propagation.SCHEMA.names, "agreement": agreed},
+            warnings=_warnings(outcome),
         )
         return draft.publish(manifest)
 
@@ -196,7 +206,26 @@ def _outcome(
             f"none of the votes in {config.votes} counts for {config.concepts}: "
             f"{found or 'there are none'}{first}"
         )
-    return _Outcome(resolved=resolved_of(counted, taxonomy), refused=refused, counted=len(counted))
+    # Contradictory votes have a part in the majority, though they name nothing.
+    contradictory = [item.vote for item in others if item.kind == CONTRADICTORY and item.vote]
+    resolved = resolved_of([*counted, *contradictory], taxonomy)
+    return _Outcome(
+        resolved=resolved,
+        refused=refused,
+        counted=len(counted),
+        unnamed=dict(unnamed(counted, others)),
+    )
+
+
+def _warnings(outcome: _Outcome) -> list[str]:
+    """Return a warning of votes whose names are not in the taxonomy, if there are any."""
+    if not outcome.unnamed:
+        return []
+    return [
+        f"{sum(outcome.unnamed.values()):,} votes for {len(outcome.unnamed):,} clusters name what "
+        "the taxonomy does not have (refused_votes.csv): they count as votes for nothing. If a "
+        "name has changed, give the old one as an alias"
+    ]
 
 
 def _clusters(resolved: Sequence[Resolved], total: int) -> dict[str, int]:

@@ -295,13 +295,18 @@ def _name_problems(where: str, name: str) -> list[str]:
 
 
 def _alias_problems(made: Taxonomy, aliases: Mapping[str, str]) -> list[str]:
-    problems, known, seen = [], {**made._globals, **made._locals}, dict[str, str]()
+    problems, seen = [], dict[str, str]()
     for name, meant in aliases.items():
         other = seen.setdefault(normalize_name(name), name)
         if other != name:
             problems.append(f"aliases.{name}: {other!r} is the same name")
-        if normalize_name(name) in known:
-            problems.append(f"aliases.{name}: there is a concept {known[normalize_name(name)]!r}")
-        if normalize_name(meant) not in known:
+        # A global concept may be renamed although a local one has the name, and the reverse.
+        levels = [own for own in (made._globals, made._locals) if normalize_name(meant) in own]
+        for level in levels:
+            if normalize_name(name) in level:
+                taken = level[normalize_name(name)]
+                problems.append(f"aliases.{name}: there is a concept {taken!r}")
+                break
+        if not levels:
             problems.append(f"aliases.{name}: there is no concept {meant!r}")
     return problems

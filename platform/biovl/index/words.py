@@ -45,8 +45,10 @@ _BLOCK = 32_768
 """Captions per batch when words are counted: about 30 bytes of memory per word."""
 _SCORED = 1_000_000
 _MOST_READ = 8
-"""Maximum number of list entries read per query, as a multiple of the number of captions; the
-rarest words come first. A long text of frequent words would otherwise take seconds."""
+_READ_AT_LEAST = 4_000_000
+"""Maximum number of list entries read per query: a multiple of the number of captions, or the
+second number if it is larger; the rarest words come first. A long text of frequent words would
+otherwise take seconds."""
 _DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
 
 
@@ -145,7 +147,7 @@ class Words:
         starts = scores.scores["indptr"]
         captions_W = np.array([int(starts[word + 1] - starts[word]) for word in known])
         order = np.argsort(captions_W, kind="stable")
-        is_within = np.cumsum(captions_W[order]) <= _MOST_READ * self.count
+        is_within = np.cumsum(captions_W[order]) <= max(_MOST_READ * self.count, _READ_AT_LEAST)
         is_within[0] = True
         return [known[place] for place in np.sort(order[is_within])]
 

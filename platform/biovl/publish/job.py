@@ -5,6 +5,7 @@ rows are filtered, the remaining rows are first published as a folder of the sam
 job can read and from which an interrupted job resumes.
 """
 
+import hashlib
 import json
 import sys
 from collections import Counter
@@ -186,6 +187,9 @@ def _write_scores(config: PublishConfig, report: Progress) -> Manifest:
         Input(name=name, uri=without_credentials(uri), fingerprint=fingerprint(uri))
         for name, uri in places.items()
     ]
+    # The model's card is no part of its fingerprint, and result files depend on what is installed.
+    content = repr(sorted({**scores.files, **scores.mteb}.items())).encode()
+    inputs.append(Input(name="files", uri="", fingerprint=hashlib.sha256(content).hexdigest()))
     job = Job.of(config, "scores", inputs, output_format=1, without=("folder", "reports"))
     manifest = job.find_published()
     if manifest is None:

@@ -81,7 +81,8 @@ def _result(item: PublicScore) -> bytes:
     folder = Folder(item.report)
     with folder.filesystem.open_input_file(folder.at(predictions(item.model, item.task))) as stream:
         rows = pq.read_table(stream, columns=["label", "similarity"])
-    words = list(item.notes["words"].values())
+    # In the order of the data's classes; JSON sorts those of ``words``.
+    words = list(item.notes["classes"])
     order = [words.index(name) for name in PROMPTS[PCAM].classes]
     similarity_N2 = np.array(rows["similarity"].to_pylist(), np.float64)[:, order]
     labels = [order.index(label) for label in rows["label"].to_pylist()]

@@ -7,14 +7,18 @@ import { barTable, imageTool, lines, linesOf } from "./tool.js";
 let open = () => {};
 const node = {};
 
-/** "pneumonia: opacity, consolidation" per line to {name: words}. */
+/** "pneumonia: opacity, consolidation" per line to {name: words}; lines of one name are joined. */
 function classesOf(rows) {
-  return Object.fromEntries(
-    rows.map((row) => {
-      const [name, ...words] = row.split(/[:,]/).map((part) => part.trim()).filter(Boolean);
-      return [name, words.length ? words : [name]];
-    }),
-  );
+  const classes = new Map();
+  for (const row of rows) {
+    // "1:3" and "5,10-MTHF" are parts of a name.
+    const [head, ...rest] = row.split(/(?<!\d):|:(?!\d)/);
+    const name = head.trim();
+    if (!name) continue;
+    const words = rest.join(":").split(/(?<!\d),|,(?!\d)/).map((part) => part.trim()).filter(Boolean);
+    classes.set(name, [...(classes.get(name) ?? []), ...(words.length ? words : [name])]);
+  }
+  return Object.fromEntries(classes);
 }
 
 function request() {

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from biovl.concepts.votes import write_votes
 from serve.review.ties import read_ties
+from tests.concepts.ballots import vote
 from tests.serve.review.small_review import (
     CLUSTERS,
     Reviewer,
@@ -282,6 +284,38 @@ def test_a_list_of_ties_is_looked_at_again(concepts: Path, tmp_path: Path) -> No
     sheet = ann("GET", f"/v1/clusters/5?cluster_key={key_of(5)}").json()
     assert (sheet["kind"], sheet["ties"]) == ("again", ["local_concepts"])
     assert ann.vote(sheet).json()["progress"]["overall"]["ties"] == 0
+
+
+def test_imported_votes_that_settle_a_listed_tie_end_it(concepts: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "ties.csv"
+    listed.write_text(f"cluster_id,key,field\n5,{key_of(5)},panel\n")
+    database = f"sqlite:///{tmp_path / 'review.db'}"
+    app = review(concepts, database=database, ties=str(listed), votes_per_cluster=2)
+    ann = Reviewer(app, "ann")
+    assert ann.next()["progress"]["overall"]["ties"] == 1
+    given = [vote(name, "Maps", cluster_id=5, key=key_of(5)) for name in ("bob", "cat")]
+    csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
+    assert ann("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
+    assert ann.next()["progress"]["overall"]["ties"] == 0
+
+
+def test_another_taxonomy_makes_ties_of_the_names_that_it_lacks(tmp_path: Path) -> None:
+    folder = publish_concepts(tmp_path / "concepts", clusters=1)
+    for name in ("ann", "bob"):
+        one = Reviewer(review(folder, votes_per_cluster=2), name)
+        done = one.vote(one.take(), global_concepts=["Maps"], local_concepts=["map"]).json()
+    assert done["progress"]["overall"]["ties"] == 0
+    own = tmp_path / "own.yaml"
+    own.write_text("concepts: {Charts of land: [atlas], PCR: [gel]}")
+    app = review(folder, votes_per_cluster=2, taxonomy=str(own))
+    for name, ties in (("cat", 0), ("dan", 1)):
+        one = Reviewer(app, name)
+        done = one.vote(one.take(), global_concepts=["PCR"], local_concepts=["gel"]).json()
+        # Two of four name it: no majority.
+        assert done["progress"]["overall"]["ties"] == ties
+    one = Reviewer(app, "eve")
+    done = one.vote(one.take(), global_concepts=["PCR"], local_concepts=["gel"]).json()
+    assert done["progress"]["overall"]["ties"] == 0
 
 
 def test_a_tie_that_outlived_a_second_look_is_asked_for_again_where_a_list_has_it(

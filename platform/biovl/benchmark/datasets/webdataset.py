@@ -102,7 +102,16 @@ def build(config: Config) -> LabelledImages | Pairs:
 
 
 def _tars(config: Config, folder: Folder) -> list[tuple[str, str]]:
-    tars = [(name, config.split) for name in folder.names("", ".tar")]
+    names = folder.names("", ".tar")
+    splits = {name: selection.split_of_file(name) for name in names}
+    if not any(splits.values()):
+        splits = dict.fromkeys(names, config.split)
+    unnamed = [name for name, split in splits.items() if split is None]
+    if unnamed:
+        raise ArtifactError(
+            f"{folder.described}/{unnamed[0]} is not named after a split, as other files there are"
+        )
+    tars = [(name, split) for name, split in splits.items() if split is not None]
     for inner in ("train", "val", "valid", "validation", "test"):
         split = selection.split_named(inner) or ""
         tars += [(f"{inner}/{name}", split) for name in folder.names(inner, ".tar")]

@@ -16,6 +16,7 @@ Source:
     data analysis": 980 radiographs, the nearest of 10,000 public ones, recall and F1 by label.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,7 @@ from biovl.benchmark.labellers.function import OURS
 from biovl.benchmark.proxy_data import PRIVATE, PUBLIC, LabelledPairs, ProxySources
 from biovl.benchmark.report_sections import sections
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, SelectionRun, TaskOutcome
+from biovl.core.artifacts import fingerprint
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 
@@ -131,7 +133,20 @@ class Proxy:
             )
         private = opening.open_pairs(self.config.private)
         found = proxy_data.sources(private, opening.open_pairs(public), seeds)
-        return replace(found, labeller_files=proxy_data.versions(self.config.labeller))
+        return replace(
+            found,
+            labeller_files=proxy_data.versions(self.config.labeller),
+            selected_with=self._selected_with(),
+        )
+
+    def _selected_with(self) -> tuple[str, ...]:
+        """Return the fingerprints of the selector and the index."""
+        known = [fingerprint(self.config.index)] if self.config.index else []
+        if self.config.selector:
+            # A name in the run is not described: that model is an input itself.
+            with contextlib.suppress(ArtifactError, ConfigError):
+                known.append(encoders.describe(self.config.selector).fingerprint)
+        return tuple(known)
 
     def select(self, data: ProxySources, run: SelectionRun) -> LabelledPairs:
         """Return the private pairs and the selected public ones, with their findings.
