@@ -71,6 +71,23 @@ def test_the_classes_of_a_benchmark_can_be_chosen(
     page.wait_for_selector(".bars")
 
 
+def test_classes_of_a_private_image_are_read_line_by_line(
+    opened: Opened, address: str, red_circle: Path
+) -> None:
+    page = opened(address)
+    page.click("#tab-private")
+    page.click("#panel-private details summary")
+    page.fill("#proxy-classes", "red: circle, disc\nred: round\n5,10-MTHF\nratio 1:3\n:\nplain:x")
+    with page.expect_request("**/v1/proxy") as asked:
+        page.set_input_files("#panel-private input[type=file]", red_circle)
+    assert json.loads(asked.value.post_data)["classes"] == {
+        "red": ["circle", "disc", "round"],
+        "5,10-MTHF": ["5,10-MTHF"],
+        "ratio 1:3": ["ratio 1:3"],
+        "plain": ["x"],
+    }
+
+
 def test_a_private_image_gets_votes_their_figures_and_what_left_the_service(
     opened: Opened, address: str, red_circle: Path
 ) -> None:
