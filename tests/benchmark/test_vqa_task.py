@@ -145,6 +145,8 @@ def test_settings_of_questions_reach_the_plug_in_and_are_told_as_they_were(tmp_p
 def test_a_set_without_test_questions_is_refused():
     with pytest.raises(ArtifactError, match="split test"):
         judged(["no"])
+    with pytest.raises(ArtifactError, match="split test"):
+        judged([], [row for row in ROWS if row[0] == "train"])
 
 
 def test_a_folder_of_questions_is_all_the_task_needs(tmp_path):

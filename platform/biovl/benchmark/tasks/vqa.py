@@ -142,10 +142,10 @@ class Vqa:
         rows = np.flatnonzero(np.isin(data.splits, ("val", "test")))
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
         tokens = _tokens(self.config.f1_tokenizer)
-        table = _judged(data, answered, rows, _majority(data, train), tokens)
         is_test = data.splits[rows] == "test"
         if not is_test[np.isin(rows, answered.rows)].any():
             raise ArtifactError(f"{data.name} has no question of the split test that can be asked")
+        table = _judged(data, answered, rows, _majority(data, train), tokens)
         tested = table.filter(pa.array(is_test))
         validated = table.filter(pa.array(data.splits[rows] == "val"))
         scores = [
