@@ -7,10 +7,10 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from biovl.benchmark.datasets import Questions
-from biovl.benchmark.datasets.vqa import PUBLIC
 from biovl.benchmark.stored_images import ImageFiles
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.benchmark.tasks.vqa import Config, VQAAnswers, build
+from biovl.benchmark.vqa_files import PUBLIC
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 from tests.benchmark.toy_questions import write_vqa_rad

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from biovl.benchmark import vqa_files
 from biovl.benchmark.datasets import SPLITS, vqa
 from biovl.benchmark.prepare.described import Described, NamedImages, read_json
 from biovl.benchmark.prepare.raw_files import RawFiles
@@ -120,7 +121,7 @@ class MedicalQuestions:
             for why, count in sorted(repeated.items())
         ]
         ids = vqa.unique(row.id for row in usable)
-        rows_of: dict[str, list[tuple[str, vqa.Question]]] = {split: [] for split in SPLITS}
+        rows_of: dict[str, list[tuple[str, vqa_files.Question]]] = {split: [] for split in SPLITS}
         for name, row in zip(ids, usable, strict=True):
             rows_of[row.split].append((name, row))
         more = {"language": pa.string()} if is_slake else {"question_frame": pa.string()}
@@ -137,18 +138,18 @@ class MedicalQuestions:
         )
 
 
-def _rad(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
-    public = raw.named(vqa.PUBLIC)
+def _rad(raw: RawFiles, warnings: list[str]) -> list[vqa_files.Question]:
+    public = raw.named(vqa_files.PUBLIC)
     if public is not None:
-        return vqa.of_osf(_questions(raw, public, warnings))
-    if not all(map(raw.named, vqa.MEVF)):
-        raise raw.missing(f"{vqa.PUBLIC!r}, or {' and '.join(vqa.MEVF)}")
-    names = {split: (name,) for name, split in vqa.MEVF.items()}
-    return vqa.of_mevf(_by_split(raw, names, warnings))
+        return vqa_files.of_osf(_questions(raw, public, warnings))
+    if not all(map(raw.named, vqa_files.MEVF)):
+        raise raw.missing(f"{vqa_files.PUBLIC!r}, or {' and '.join(vqa_files.MEVF)}")
+    names = {split: (name,) for name, split in vqa_files.MEVF.items()}
+    return vqa_files.of_mevf(_by_split(raw, names, warnings))
 
 
-def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
-    return vqa.of_slake(_by_split(raw, vqa.SLAKE, warnings))
+def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa_files.Question]:
+    return vqa_files.of_slake(_by_split(raw, vqa_files.SLAKE, warnings))
 
 
 def _by_split(
@@ -167,7 +168,9 @@ def _questions(raw: RawFiles, name: str, warnings: list[str]) -> list[dict[str, 
     return rows
 
 
-def _example(raw: RawFiles, files: Mapping[str, str], named: tuple[str, vqa.Question]) -> Example:
+def _example(
+    raw: RawFiles, files: Mapping[str, str], named: tuple[str, vqa_files.Question]
+) -> Example:
     name, row = named
     source, file = row.source, files[row.image]
     return Example(
