@@ -302,8 +302,11 @@ def test_another_protocol_is_not_written_as_mtebs(
     assert reason in made.not_mteb["pcam_mteb"]
 
 
-def test_scores_are_written_locally(tmp_path: Path, model: Path, report: Path) -> None:
-    values = {"folder": str(model), "reports": [str(report)], "out": str(tmp_path / "out")}
+def test_scores_are_written_locally(
+    tmp_path: Path, model: Path, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {"folder": str(model), "reports": [str(report)], "out": "out"}
     config = configs.build(PublishConfig, values)
     said = estimate(config)
     assert "value: 81.25" in said

@@ -62,6 +62,7 @@ class Input:
 
     name: str
     uri: str
+    """Where it lies; empty for what was computed and lies nowhere."""
     fingerprint: str
 
 
@@ -503,7 +504,9 @@ def find_published(
     if manifest is None:
         # Columns may be published inside the folder of their table.
         refuse_overlap(
-            uri, {item.name: item.uri for item in inputs}, may_lie_within=kind == COLUMNS
+            uri,
+            {item.name: item.uri for item in inputs if item.uri},
+            may_lie_within=kind == COLUMNS,
         )
         return None
     found = _identity(manifest.kind, manifest.config, manifest.inputs)
