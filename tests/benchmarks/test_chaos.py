@@ -1,4 +1,7 @@
-"""The benchmark that kills: one kill of each kind, drawn from a seed, on the shortest pipeline."""
+"""The benchmark that kills: a node, at a moment drawn from a seed, on the shortest pipeline.
+
+Workers and drivers are killed by the tests of the jobs themselves.
+"""
 
 import json
 import os
@@ -13,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.ray
-def test_harvest_survives_one_kill_of_each_kind():
+def test_harvest_survives_the_loss_of_a_node():
     command = [sys.executable, "benchmarks/chaos.py", "--only", "harvest", "--runs", "1"]
+    command += ["--kinds", "node"]
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     # Ray writes down there which cluster is the newest, and whoever starts joins it: tests beside
     # this one as well. Paths of sockets must be short.
@@ -29,5 +33,5 @@ def test_harvest_survives_one_kill_of_each_kind():
         )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    became = {outcome["kind"]: outcome["became"] for outcome in found["outcomes"]}
-    assert became == dict.fromkeys(("worker", "node", "driver"), "survived"), done.stdout
+    became = [(outcome["kind"], outcome["became"]) for outcome in found["outcomes"]]
+    assert became == [("node", "survived")], done.stdout
