@@ -41,6 +41,7 @@ SCOPES = ("search", "embed", "review", "admin", "metrics")
 admin: reload, export and import votes; metrics: read metrics."""
 
 _LOG = logging.getLogger("serve.auth")
+_Stamp = tuple[int, int, int, int]
 _NAME = r"^[A-Za-z0-9._-]{1,64}$"
 _MAX_KEY_CHARS = 512
 _LOOK_AGAIN_S = 1.0
@@ -108,15 +109,17 @@ class Keys:
         )
         self._clock = clock
         self._known: tuple[_Known, ...] = ()
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: _Stamp | None = None
+        self._problem = ""
         self._looked_at = clock()
         if auth.keys is not None:
             self._known = _parse({"keys": list(auth.keys)}, _KeysList, "auth.keys")
             if not self._known:
                 _LOG.warning("auth.keys is empty: all requests are rejected; %s", self._make_keys)
         if self._path:
-            self._known = _read(self._path, setting)
+            # The stamp first: what changes meanwhile is read again.
             self._stamp = _stamp(self._path, setting)
+            self._known = _read(self._path, setting, _KeysFile)
 
     @property
     def are_required(self) -> bool:
@@ -171,12 +174,19 @@ class Keys:
             stamp = _stamp(self._path, self._setting)
             if stamp == self._stamp:
                 return
-            self._stamp = stamp
-            self._known = _read(self._path, self._setting)
-            _LOG.info("key file reloaded: %d keys", len(self._known))
+            # Without keys, all that were there are revoked.
+            self._known = _read(self._path, self._setting, _KeysList)
         except ConfigError as error:
             # The file may be half edited: that must neither lock clients out nor let others in.
-            _LOG.error("key file not reloaded, the previous keys remain valid: %s", error)
+            if str(error) != self._problem:
+                _LOG.error("key file not reloaded, the previous keys remain valid: %s", error)
+            self._problem = str(error)
+            return
+        # Only now: a file that could not be read is tried again, whether it changes or not.
+        self._stamp, self._problem = stamp, ""
+        _LOG.info("key file reloaded: %d keys", len(self._known))
+        if not self._known:
+            _LOG.warning("%s has no keys: all requests are rejected", self._path)
 
 
 def check_scope(request: Request, scope: str) -> None:
@@ -201,19 +211,19 @@ def new_key() -> str:
     return "biovl_" + secrets.token_urlsafe(32)
 
 
-def _read(path: Path, setting: str) -> tuple[_Known, ...]:
+def _read(path: Path, setting: str, kind: type[_KeysFile] | type[_KeysList]) -> tuple[_Known, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{setting} {path} cannot be read: {error}") from error
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, _UniqueNames)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}, line {line}: {error.problem}") from None
     except yaml.YAMLError:
         raise ConfigError(f"{path} is not YAML") from None
-    known = _parse(values, _KeysFile, str(path))
+    known = _parse(values, kind, str(path))
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         _LOG.warning("%s is readable by other users; run chmod 600", path)
     return known
@@ -254,12 +264,26 @@ def _known(key: _Key) -> _Known:
     return _Known(bytes.fromhex(key.sha256), caller)
 
 
-def _stamp(path: Path, setting: str) -> tuple[int, int, int]:
+class _UniqueNames(yaml.SafeLoader):  # type: ignore[misc]
+    """Rejects names that are there twice: of two lists ``keys``, YAML would keep the last one."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+        for at, (name, _) in enumerate(node.value):
+            if isinstance(name, yaml.ScalarNode) and name.value in names[:at]:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{name.value:.64} is there twice: keep one",
+                    problem_mark=name.start_mark,
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _stamp(path: Path, setting: str) -> _Stamp:
     try:
         found = path.stat()
     except OSError as error:
         raise ConfigError(f"{setting} {path} cannot be read: {error}") from error
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _sent(headers: Headers) -> str:

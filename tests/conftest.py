@@ -25,6 +25,9 @@ os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 # that have ended: 90 CPU seconds. Then it does so twice a second.
 os.environ.setdefault("RAY_LOG_MONITOR_MANY_FILES_THRESHOLD", "0")
 
+# Each node reports on all of its processes every five seconds, to a dashboard that nobody looks at.
+os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
+
 # Testers run side by side, as many as cores. Threads of PyTorch that wait for each other do so by
 # computing: beside another tester, two take seven times the CPU time of one for a small model.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -59,8 +59,8 @@ class SearchRequest(Message):
     k: int = Field(default=20, ge=1)
     min_score: float | None = Field(
         default=None,
-        description="minimum score of a hit, on the scale of the response; pages of joined rankings"
-        " (over of both, words) may then be shorter than k",
+        description="minimum score of a hit, on the scale of the response; pages may then be"
+        " shorter than k, or empty: go on while there is a next_cursor",
     )
     cursor: str | None = Field(default=None, description="next_cursor of the previous page")
     filter: BoundedFilter = Filter()

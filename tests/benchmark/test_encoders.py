@@ -1,7 +1,10 @@
 """Any model behind one protocol: ours, open_clip's, and of transformers with and without texts."""
 
+import hashlib
 import io
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +13,9 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from biovl.benchmark import encoders
+from biovl.benchmark import embedding, encoders
 from biovl.core import config as configs
+from biovl.core.artifacts import MANIFEST, Manifest, fingerprint, to_json
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from biovl.models import encoder as ours
 from biovl.models.builders import open_clip
@@ -27,8 +31,8 @@ def photo(width: int = 60, height: int = 40) -> bytes:
     return stream.getvalue()
 
 
-def save_ours(folder: Path) -> Path:
-    torch.manual_seed(1)
+def save_ours(folder: Path, *, seed: int = 1) -> Path:
+    torch.manual_seed(seed)
     settings = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TEXT}
     built = open_clip.build(configs.build(open_clip.Config, settings))
     ours.save(folder, built, built.model.state_dict())
@@ -173,6 +177,39 @@ def test_fingerprints_follow_the_weights(tmp_path: Path) -> None:
     config["preprocess_cfg"]["interpolation"] = "bilinear"
     (folder / ours.CONFIG).write_text(json.dumps(config))
     assert encoders.describe(str(folder)).fingerprint != before
+
+
+def publish_weights(folder: Path) -> None:
+    """Write what pretrain publishes beside the weights, as far as it identifies them."""
+    digest = hashlib.sha256((folder / ours.WEIGHTS).read_bytes()).hexdigest()
+    manifest = Manifest(kind="model", config={}, counts={}, notes={"weights_sha256": digest})
+    (folder / MANIFEST).write_bytes(to_json(asdict(manifest)))
+
+
+def test_other_weights_beside_the_manifest_of_a_model_are_refused(tmp_path: Path) -> None:
+    folder = save_ours(tmp_path / "model")
+    publish_weights(folder)
+    assert encoders.describe(str(folder)).fingerprint == fingerprint(str(folder))
+    other = save_ours(tmp_path / "other", seed=2)
+    shutil.copy(other / ours.WEIGHTS, folder)
+    for uri in (str(folder), f"local-dir:{folder}"):
+        with pytest.raises(ArtifactError, match="SHA-256"):
+            encoders.describe(uri)
+
+
+def test_texts_are_embedded_by_the_model_that_is_there_now(tmp_path: Path) -> None:
+    folder, found = tmp_path / "model", []
+    for seed in (1, 2):
+        shutil.rmtree(folder, ignore_errors=True)
+        known = encoders.describe(str(save_ours(folder, seed=seed)))
+        found.append(embedding.open_model(known, "float32").embed_texts(["a lung"]))
+        alone = encoders.load(str(folder)).embed_texts(["a lung"])
+        np.testing.assert_array_equal(found[-1], alone)
+    assert not np.allclose(*found)
+    # Described by one process, and replaced before another loads it.
+    save_ours(folder, seed=3)
+    with pytest.raises(ArtifactError, match="replaced"):
+        encoders.load(known)
 
 
 def test_an_unusable_image_says_why(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ def test_an_image_finds_itself_first_with_what_is_known_of_it(index: Index) -> N
     assert hit.about["caption"] == figure(7)["caption"]
 
 
+def test_thumbnails_stay_those_of_the_index_when_another_takes_its_place(tmp_path: Path) -> None:
+    rows = [figure(row, thumbnail_offset=3 * row, thumbnail_size=3) for row in range(2)]
+    uri = publish(tmp_path / "index", IMAGES_ND[:2], rows=rows, thumbnails=b"onetwo")
+    opened = Index.open(uri)
+    shutil.rmtree(tmp_path / "index")
+    publish(tmp_path / "index", IMAGES_ND[:2], rows=rows, thumbnails=b"sixten")
+    assert opened.thumbnail(name(1)) == b"two"
+    assert Index.open(uri).thumbnail(name(1)) == b"ten"
+
+
 def test_an_exact_search_finds_what_brute_force_does(index: Index) -> None:
     query_D = unit(RNG, 1, 32)[0]
     assert ids(index.search(near(query_D, k=50, exact=True))) == exact_ids(IMAGES_ND, query_D, 50)

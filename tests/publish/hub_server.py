@@ -25,6 +25,11 @@ class Repo:
     files: dict[str, bytes] = field(default_factory=dict)
     commits: list[str] = field(default_factory=list)
 
+    @property
+    def sha(self) -> str:
+        """The commit: other contents have another one."""
+        return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
+
 
 @dataclass
 class Hub:
@@ -143,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         if repo is None:
             self._answer(404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"})
             return
-        about = {"id": name.partition("/")[2], "private": repo.private, "sha": "0" * 40}
+        about = {"id": name.partition("/")[2], "private": repo.private, "sha": repo.sha}
         self._answer(
             200,
             {

@@ -28,6 +28,12 @@ def test_files_that_the_job_does_not_write_stay(tmp_path: Path) -> None:
     assert found.left_out == sorted(stays)
 
 
+def test_columns_of_concepts_and_the_selection_of_a_pool_go_with_them(tmp_path: Path) -> None:
+    touch(tmp_path, "columns/manifest.json", "selection/proxy.parquet")
+    assert contents(str(tmp_path), KINDS["concepts"]).left_out == ["selection/proxy.parquet"]
+    assert contents(str(tmp_path), KINDS["report"]).left_out == ["columns/manifest.json"]
+
+
 def test_a_link_in_the_place_of_a_file_is_an_error(tmp_path: Path) -> None:
     touch(tmp_path / "elsewhere", "secret")
     folder = tmp_path / "model"

@@ -118,6 +118,35 @@ def test_keys_are_read_again_when_their_file_changes(keys_file: Path) -> None:
     assert _name(keys, "biovl_new") == "new"
 
 
+def test_the_last_key_is_revoked(keys_file: Path) -> None:
+    now = [0.0]
+    keys = Keys(Auth(keys_file=str(keys_file)), clock=lambda: now[0])
+    assert _name(keys, SEARCH) is not None
+    keys_file.write_text("keys: []")
+    now[0] = 2.0
+    assert _name(keys, SEARCH) is None
+
+
+def test_a_file_that_could_not_be_read_is_read_later_though_it_does_not_change(
+    keys_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    keys = Keys(Auth(keys_file=str(keys_file)), clock=lambda: now[0])
+    keys_file.write_text("keys:\n" + line("new", "biovl_new", "search"))
+
+    def refuse(self: Path, **_: object) -> str:
+        raise PermissionError("not yours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", refuse)
+        for now[0] in (2.0, 4.0):
+            assert _name(keys, SEARCH) is not None
+    assert caplog.text.count("not yours") == 1
+    now[0] = 6.0
+    assert _name(keys, SEARCH) is None
+    assert _name(keys, "biovl_new") == "new"
+
+
 def _name(keys: Keys, key: str) -> str | None:
     try:
         return keys.caller({"query_string": b""}, Headers({"x-api-key": key})).name
@@ -139,6 +168,7 @@ def _name(keys: Keys, key: str) -> str | None:
         (f"keys:\n  - {{name: a, sha256: {'0' * 64}, scopes: [], extra: 1}}", "keys.0.extra"),
         ("keys:\n" + line("a", "x", "") + line("a", "y", ""), "keys.1.name"),
         ("keys:\n" + line("a", "x", "") + line("b", "x", ""), "keys.1.sha256"),
+        ("keys:\n" + line("a", "x", "") + "keys:\n" + line("b", "y", ""), "line 3"),
         ("keys: !!python/object/apply:os.system ['true']", "line 1"),
     ],
 )

@@ -20,7 +20,7 @@ def _load(
 ) -> Callable[[dict[str, Any]], int]:
     """Load the model; return the function that embeds a unit and returns its number of rows."""
     device = "cuda" if config.workers.gpus else "cpu"
-    model = encoders.load(known.uri, device=device, precision=config.precision)
+    model = encoders.load(known, device=device, precision=config.precision)
     threads = max(1, int(config.workers.cpus))
 
     def embed(row: dict[str, Any]) -> int:

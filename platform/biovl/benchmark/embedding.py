@@ -34,7 +34,7 @@ KIND = "embeddings"
 
 VECTORS = "vectors.npy"
 
-PREPARED = 2
+PREPARED = 3
 """Version of the preprocessing. Increase it when equal files give different embeddings; cached ones
 of earlier versions are then ignored."""
 
@@ -287,7 +287,7 @@ def cached_embeddings(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenc
         return _kept_texts(parts[0], texts)
 
     def truncated(texts: Sequence[str]) -> np.ndarray:
-        return open_model(known.uri, parts[0].precision).truncated(texts)
+        return open_model(known, parts[0].precision).truncated(texts)
 
     return EmbeddedBenchmark(
         image_ND=rows[0] if len(rows) == 1 else np.concatenate(rows),
@@ -318,7 +318,7 @@ def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
     task = text_task(like, texts)
     if task.published():
         return vectors(task.uri)
-    model = open_model(task.model.uri, task.precision)
+    model = open_model(task.model, task.precision)
     rows_MD = embed_texts(model, list(texts), task.batch)
     folder = Folder(task.uri)
     with folder.writer(VECTORS) as stream:
@@ -334,11 +334,12 @@ def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
 _opened: OrderedDict[tuple[str, Precision], BenchmarkModel] = OrderedDict()
 
 
-def open_model(uri: str, precision: Precision) -> BenchmarkModel:
+def open_model(known: ModelDescription, precision: Precision) -> BenchmarkModel:
     """Return a model on the CPU; each process keeps the last two in memory."""
-    key = (uri, precision)
+    # Not by its URI: another model may have been published there since.
+    key = (known.fingerprint, precision)
     if key not in _opened:
-        _opened[key] = encoders.load(uri, precision=precision)
+        _opened[key] = encoders.load(known, precision=precision)
         while len(_opened) > _KEPT_MODELS:
             _opened.popitem(last=False)
     _opened.move_to_end(key)

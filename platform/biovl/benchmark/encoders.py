@@ -29,7 +29,8 @@ from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.workers import Precision
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 from biovl.models import encoder as ours
-from biovl.models.weight_files import local_copy
+from biovl.models import hub
+from biovl.models.weight_files import local_copy, verify
 
 # Shapes: B images or texts of a batch, D embedding.
 
@@ -147,14 +148,28 @@ def _is_folder(uri: str) -> bool:
     return uri.startswith(("/", ".", "~"))
 
 
-def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> BenchmarkModel:
+def load(
+    model: str | ModelDescription, *, device: str = "cpu", precision: Precision = "float32"
+) -> BenchmarkModel:
     """Return a model with its weights, on a device.
 
+    Args:
+        model: Folder or name of the model, or what ``describe`` returned for it.
+        device: Device of its towers.
+        precision: Precision of its towers.
+
     Raises:
-        ArtifactError: If it does not exist, or its weights cannot be read.
+        ArtifactError: If it does not exist, its weights cannot be read, or it is another one than
+            was described.
         ConfigError: If a name is unknown to open_clip, or has no weights.
     """
+    uri = model if isinstance(model, str) else model.uri
     known = describe(uri)
+    if not isinstance(model, str) and known.fingerprint != model.fingerprint:
+        raise ArtifactError(
+            f"{uri} was replaced since this run began (found {known.fingerprint[:12]}, expected "
+            f"{model.fingerprint[:12]}): run the same command again"
+        )
     if known.kind == "between":
         return Ours(interpolated.load(uri, device=device, precision=precision))
     if known.kind == "open_clip":
@@ -209,6 +224,8 @@ class Ours:
 
 def _of_name(uri: str, weights: str = "") -> str:
     known = hashlib.blake2b(f"{uri} {open_clip.__version__}".encode(), digest_size=16)
+    if uri.startswith("hf-hub:"):
+        known.update((hub.commit(uri.removeprefix("hf-hub:")) or "").encode())
     if weights and Path(weights).is_file():
         with open(weights, "rb") as stream:
             known.update(hashlib.file_digest(stream, "blake2b").digest())
@@ -218,6 +235,8 @@ def _of_name(uri: str, weights: str = "") -> str:
 def _of_folder(uri: str) -> str:
     folder = Folder(uri)
     if folder.exists(MANIFEST):
+        # The manifest stands for the weights, also where vectors are cached and nothing is loaded.
+        verify(uri)
         return fingerprint(uri)
     known = hashlib.blake2b(digest_size=16)
     for name in folder.names(""):

@@ -235,7 +235,7 @@ def _learn(
                 task.learns.learn(
                     LearningRun(
                         data=task.data,
-                        model=model.uri,
+                        model=model,
                         images=wanted[name, task.name].images,
                         workers=config.workers,
                         precision=config.precision,

@@ -14,6 +14,7 @@ from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.config import nearest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.workers import Precision
+from biovl.models.hub import client_errors
 from biovl.models.weight_files import local_copy
 
 _TEXTS = 64
@@ -87,7 +88,7 @@ def _made(
             name, pretrained=weights, device=device
         )
         tokenizer: Any = open_clip.get_tokenizer(name)
-    except (OSError, RuntimeError, ValueError, KeyError, ImportError, TypeError) as error:
+    except client_errors(OSError, KeyError, ImportError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"[:300]
         raise ArtifactError(
             f"{uri} cannot be loaded by open_clip ({reason}); where there is no network, give a "

@@ -27,6 +27,7 @@ have at least
 """
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -83,8 +84,10 @@ class Index:
         self._corpus = corpus
         self.version = version
         """The first digits of the fingerprint of its manifest."""
-        self._folder = folder
         self._table = MetadataTable.open(folder)
+        # Open for as long as the other files are mapped: another index may take their folder.
+        self._thumbnails = os.open(folder / "thumbnails.bin", os.O_RDONLY)
+        weakref.finalize(self, os.close, self._thumbnails)
         self._filters = FilterTable.open(folder / "filters")
         self._words = Words.open(folder / "words") if (folder / "words").is_dir() else None
         self._indexes: dict[Over, VectorIndex] = {}
@@ -225,9 +228,7 @@ class Index:
         (about,) = self.figures([figure_id])
         if about is None or about["thumbnail_offset"] is None:
             return None
-        with (self._folder / "thumbnails.bin").open("rb") as file:
-            file.seek(about["thumbnail_offset"])
-            return file.read(about["thumbnail_size"])
+        return os.pread(self._thumbnails, about["thumbnail_size"], about["thumbnail_offset"])
 
     @cached_property
     def corpus_uri(self) -> str:

@@ -90,7 +90,11 @@ class Hit:
     rank: int
     """Rank from 1, counted over all pages."""
     score: float
-    """Cosine similarity; sum of reciprocal ranks for merged rankings; BM25 for words alone."""
+    """Cosine similarity; sum of reciprocal ranks for merged rankings; BM25 for words alone.
+
+    From codes (SQ8, PQ, RaBitQ) it is an estimate: a filter that few figures match compares the
+    vectors themselves, and gives the same figure another score.
+    """
     matched: tuple[str, ...]
     """The rankings that contain the figure: images, captions, words."""
     about: Mapping[str, Any]

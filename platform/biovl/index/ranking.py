@@ -57,12 +57,21 @@ def joined(rankings: Mapping[str, Ranking]) -> Ranking:
     return Ranking(distinct[best], scores[best])
 
 
+def level_end(depth: int) -> int:
+    """Return the last rank of the level that a depth is in; see ``deepening``."""
+    level = FIRST_LEVEL
+    while level < depth:
+        level *= LEVEL_FACTOR
+    return level
+
+
 def deepening(rank: Callable[[int], Ranking], depth: int) -> Ranking:
     """Return the first ``depth`` results of a ranking; those of a smaller depth are its beginning.
 
     The head of approximate and fused rankings depends slightly on the depth to which they are
     computed. They are therefore computed to fixed depths only (100, then 2,000 and so on), and each
-    level omits the results of the previous one. Pages of any size are then consistent.
+    level omits the results of the previous one. Pages of any size are then consistent. The scores
+    of an approximate ranking fall within a level only: a deeper one may find better results.
 
     Args:
         rank: Computes a ranking to a depth; shorter only if there are no more results.

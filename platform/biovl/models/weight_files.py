@@ -1,6 +1,7 @@
 """Weight files: located by name, path or URI, and read without executing their content."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from biovl.core.artifacts import MANIFEST, Folder
 from biovl.core.errors import ArtifactError
+from biovl.models.hub import TIMEOUT_S, client_errors
 from biovl.models.weight_identity import ENDINGS
 
 State = dict[str, Tensor]
@@ -87,10 +89,10 @@ def _check_hub(name: str, files: Sequence[str]) -> None:
     if any(isinstance(try_to_load_from_cache(name, file), str) for file in files):
         return
     try:
-        present = HfApi().list_repo_files(name)
-    # The hub's client raises OSError or ValueError, the network OSError or RuntimeError, as in
-    # ``_downloaded``.
-    except (OSError, RuntimeError, ValueError) as error:
+        # One request: the client repeats those for lists of files until they are answered.
+        about = HfApi().model_info(name, timeout=TIMEOUT_S)
+        present = [file.rfilename for file in about.siblings or ()]
+    except client_errors(OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ArtifactError(
             f"{name!r} is not a local file or folder, and was not found on the hub "
@@ -128,6 +130,24 @@ def read_file(path: Path) -> State:
         for name, tensor in state.items()
         if isinstance(tensor, Tensor)
     }
+
+
+def verify(folder: str) -> None:
+    """Compare the weights in the local folder of a published model with its manifest.
+
+    Raises:
+        ArtifactError: If they differ.
+    """
+    path = Path(folder.removeprefix("local-dir:")).expanduser() / PUBLISHED
+    if "://" not in folder and path.is_file():
+        stat = path.stat()
+        # Once per process: it reads all weights.
+        _verify_version(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache
+def _verify_version(path: Path, *_: int) -> None:
+    _verify(path)
 
 
 def _verify(path: Path) -> None:
@@ -229,7 +249,7 @@ def _downloaded(source: str, stems: Sequence[str], architecture: str) -> Path:
             return Path(download_pretrained(tag))
         if name.count("/") == 1 and not name.startswith(("/", ".", "~")):
             return _from_hub(name, stems)
-    except (OSError, RuntimeError, ValueError) as error:
+    except client_errors(OSError) as error:
         raise ArtifactError(
             f"the weights {source!r} cannot be downloaded ({type(error).__name__}: {error}); where "
             "there is no network, give a local file or folder instead"

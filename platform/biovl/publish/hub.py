@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from biovl.core.errors import StorageError
+from biovl.models.hub import client_errors
 
 _ATTEMPTS = 4
 _TRANSIENT = (408, 409, 412, 429, 500, 502, 503, 504)
@@ -128,7 +129,7 @@ class Repository:
             for attempt in range(1, _ATTEMPTS):
                 try:
                     return ask()
-                except _client_errors() as error:
+                except client_errors() as error:
                     if not _is_transient(error):
                         raise
                 time.sleep(self._wait_s * 2 ** (attempt - 1) * (0.5 + random.random()))
@@ -155,7 +156,7 @@ def translate_errors(url: str) -> Iterator[None]:
         if not type(error).__module__.startswith("hf_xet"):
             raise
         raise StorageError(f"{url}: {_MEANINGS[401]}. Found: {_short(error)}") from error
-    except _client_errors() as error:
+    except client_errors() as error:
         cause = _cause(error)
         if isinstance(cause, HfHubHTTPError):
             status = cause.response.status_code
@@ -168,14 +169,6 @@ def translate_errors(url: str) -> Iterator[None]:
             f"{url}: the hub cannot be reached: look at the network, and at HF_ENDPOINT if it is "
             f"set; the same command resumes. Found: {_short(cause)}"
         ) from error
-
-
-def _client_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the client: its own, those of its HTTP library, and wrappers."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    # Versions of the client use different HTTP libraries, whose errors have a common base.
-    return (HfHubHTTPError, HfHubHTTPError.__mro__[1], RuntimeError, ValueError)
 
 
 def _cause(error: BaseException) -> BaseException:

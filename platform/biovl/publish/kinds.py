@@ -54,13 +54,21 @@ KINDS: Mapping[str, Kind] = {
     ),
     "columns": Kind(("*.parquet", "*.csv", "*.png", "agreement.json"), private_because=_NO_RIGHTS),
     "concepts": Kind(
-        ("pca.npz", "centroids.npy", "*.parquet", "*.png", "columns/*.parquet"),
+        (
+            "pca.npz",
+            "centroids.npy",
+            "*.parquet",
+            "*.png",
+            "columns/*.parquet",
+            "columns/manifest.json",
+        ),
         private_because="it shows figures, and " + _NO_RIGHTS,
     ),
     "report": Kind(
         (
             *("scores.json", "table.md", "plots/*.png", "plots/*/*.png"),
             *("predictions/*/*.parquet", "leaks/*/*.parquet"),
+            "selection/*.parquet",
         ),
         private_because="it holds questions and texts of benchmarks, and " + _NO_RIGHTS,
     ),

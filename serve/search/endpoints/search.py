@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from biovl.index.query import Query
+from biovl.index.ranking import level_end
 from biovl.index.vectors import cells_of
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
@@ -119,11 +120,13 @@ async def _answer(
     least = -math.inf if message.min_score is None else message.min_score
     near = [round(hit.score, SCORE_DIGITS) >= least for hit in results.hits]
     hits = list(itertools.compress(results.hits[:k], near))
-    # Scores of joined rankings may rise again further down: see biovl.index.ranking.deepening.
-    is_joined = len(query.over) > 1 or query.words is not None
-    is_last = len(near) <= k or not (is_joined or all(near))
     # Pages continue by rank.
     after = offset + k
+    # Scores may rise again further down: see biovl.index.ranking.deepening.
+    is_joined = len(query.over) > 1 or query.words is not None
+    is_exact = results.plan.startswith("exact")
+    may_rise = is_joined or (not is_exact and level_end(after) < limits.depth_max)
+    is_last = len(near) <= k or not (may_rise or all(near))
     cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
     exchange.stages.update(results.timings_ms)
     index = await served.index_of(results.index_version)

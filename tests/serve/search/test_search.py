@@ -415,6 +415,23 @@ def test_figures_of_joined_rankings_are_found_below_others_of_a_lower_score() ->
         assert (len(alone["results"]), alone["next_cursor"]) == (3, None)
 
 
+def test_figures_beyond_the_first_level_of_an_approximate_ranking_are_found_below_lower_scores() -> (
+    None
+):
+    class Approximate(SmallEngine):
+        """Searches more cells from rank 101 on."""
+
+        async def search(self, query: Query, *, model_version: str | None = None) -> Results:
+            results = await super().search(query, model_version=model_version)
+            return replace(results, plan="ivf nprobe=2")
+
+    asked = {"text": "red circle", "k": 3, "min_score": 0.9999}
+    with make_client(Approximate()) as client:
+        assert found(client, **asked)["next_cursor"]
+    with make_client(Approximate(), limits={"depth_max": 100}) as client:
+        assert found(client, **asked)["next_cursor"] is None
+
+
 def test_an_exact_search_of_a_large_index_is_refused() -> None:
     with make_client(limits={"exact_figures": 5}) as client:
         asked = {"text": "red circle", "exact": True}

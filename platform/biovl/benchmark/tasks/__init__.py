@@ -106,8 +106,7 @@ class LearningRun:
 
     data: Any
     """Result of ``Task.data``."""
-    model: str
-    """Folder or name of the model."""
+    model: "ModelDescription"
     images: "Sequence[EmbeddingTask]"
     """Tasks that embedded the images; empty without ``TrainsFirst.needs_vectors``."""
     workers: "BenchmarkWorkers"

@@ -23,6 +23,7 @@ from open_clip.pretrained import get_pretrained_cfg
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
 from biovl.models import text_configs, tokenization, weight_files, weights
+from biovl.models.hub import client_errors
 from biovl.models.tokenization import Tokenizer
 from biovl.models.weight_identity import ENDINGS
 
@@ -304,7 +305,7 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
                 ),
                 path.name,
             )
-        except OSError as error:
+        except client_errors(OSError) as error:
             raise ArtifactError(f"{name} cannot be downloaded: {error}") from error
     if not path.is_file():
         raise ConfigError(

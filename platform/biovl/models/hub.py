@@ -1,0 +1,38 @@
+"""Models on the Hugging Face hub: which commit a name stands for, and what its client raises."""
+
+from pathlib import Path
+
+TIMEOUT_S = 10.0
+"""Seconds that the hub is waited for."""
+
+
+def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return the exceptions of the hub's client: its own, those of its HTTP library, and wrappers.
+
+    Args:
+        more: Others; a client that loads files also raises OSError, as where the disk fails.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # Versions of the client use different HTTP libraries, whose errors have a common base.
+    return (HfHubHTTPError, HfHubHTTPError.__mro__[1], RuntimeError, ValueError, *more)
+
+
+def commit(name: str) -> str | None:
+    """Return the commit that a repository of models is at.
+
+    Args:
+        name: ``OWNER/NAME``.
+
+    Returns:
+        The commit on the hub; where the hub is unreachable, that of the copy which its client has
+        in its cache and would load; None if there is neither.
+    """
+    from huggingface_hub import HfApi, constants
+
+    try:
+        return HfApi().model_info(name, timeout=TIMEOUT_S).sha
+    except client_errors(OSError):
+        folder = f"models--{name.replace('/', '--')}"
+        cached = Path(constants.HF_HUB_CACHE, folder, "refs", constants.DEFAULT_REVISION)
+        return cached.read_text(encoding="utf-8").strip() if cached.is_file() else None
