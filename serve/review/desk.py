@@ -138,6 +138,11 @@ class Desk:
             now = self._standing(connection, reviewer)
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
+    def count_again(self) -> None:
+        """Count the votes of all clusters again, when a review starts with its taxonomy."""
+        with self.database.writing() as connection:
+            store.count_again(connection, self.taxonomy)
+
     def export_csv(self) -> bytes:
         """Return all current votes as a CSV file."""
         with self.database.reading() as connection:
@@ -163,8 +168,11 @@ class Desk:
             done = store.import_votes(
                 connection, brought, self.taxonomy, keys=self._keys, refuse=refuse
             )
+            now = store.states_of(connection, self._keys)
             for vote in done.votes:
-                assignment.note_answered(connection, vote, self.rules)
+                # Votes may also be those that made the list: their clusters are still tied.
+                if not now[vote.cluster_id].ties:
+                    assignment.note_answered(connection, vote, self.rules)
         return messages.ImportAnswer(
             saved=done.saved,
             unchanged=done.unchanged,
@@ -320,10 +328,7 @@ def open_desk(settings: ReviewSettings) -> Desk:
         ties=read_ties(settings.ties, clusters) if settings.ties else TieList(),
     )
     taxonomy = load_taxonomy(settings.taxonomy)
-    database = Database(settings.database)
-    with database.writing() as connection:
-        store.count_again(connection, taxonomy)
-    return Desk(settings, concepts, taxonomy, database, rules)
+    return Desk(settings, concepts, taxonomy, Database(settings.database), rules)
 
 
 def _answers(vote: ReviewVote) -> messages.Answers:

@@ -29,10 +29,16 @@ NEGATIONS = (
     "rule out",
     "excluding",
 )
+_NITRIC_OXIDE = (
+    # "NO production", "effects of NO"; "NO PNEUMONIA" and "There is NO pneumonia" deny it.
+    r"(?-i:NO)(?:(?<=\bof\sNO)\b(?!\s+evidence\b)|(?<=haled\sNO)\b|\s*[,;.)/+-]"
+    r"|\s+(?:synth\w+|production|release|levels|donors?|signall?ing|bioavailability|radicals?"
+    r"|concentrations?|generation|scavengers?|and|or|on|in|by|is|was|from)\b)"
+)
 _NEGATION = re.compile(
-    # NO is nitric oxide. "CT without contrast" denies no finding; "without contrast enhancement"
+    # "CT without contrast" denies no finding; "without contrast enhancement"
     # denies enhancement. "No change in the effusion", "not only" and "no doubt" deny nothing.
-    rf"\b(?!(?-i:NO)\b)(?:{'|'.join(NEGATIONS)})\b"
+    rf"\b(?!{_NITRIC_OXIDE})(?:{'|'.join(NEGATIONS)})\b"
     r"(?!\s+(?:(?:intravenous|iv|oral)\s+)?contrast\b(?!\s*$))"
     r"(?!\s+(?:only\b|(?:reasonable\s+)?doubt\b"
     r"|(?:(?:significant|definite|interval|appreciable)\s+)*change\b))",

@@ -139,6 +139,8 @@ def test_only_what_was_trained_on_leaks_and_nothing_is_its_own_duplicate(tmp_pat
         ("b", "panel", True),
         ("c", "train", True),
         ("d", "gone", False),
+        # For the next corpus, which leaves it out.
+        ("test", "test", False),
     ]
     assert found.leaked() == {"b", "c"}
     assert (found.counts["leaked"]["any"], found.counts["elsewhere"]) == (2, 2)

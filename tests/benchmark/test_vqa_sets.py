@@ -179,6 +179,10 @@ def test_a_table_is_no_published_set_and_counts_other_languages(tmp_path):
     assert (found.name, found.notes["form"]) == (tmp_path.name, "a table of questions")
     assert len(found.questions) == 2
     assert found.notes["left_out"] == {"the language is de": 1}
+    # Of another program.
+    (tmp_path / "manifest.json").write_text("{}")
+    found = build(Config(path=str(tmp_path), language="DE"))
+    assert (found.notes["form"], len(found.questions)) == ("a table of questions", 2)
 
 
 def test_several_answers_in_a_cell_are_refused(tmp_path):

@@ -164,8 +164,12 @@ def load(
         ConfigError: If a name is unknown to open_clip, or has no weights.
     """
     uri = model if isinstance(model, str) else model.uri
-    known = describe(uri)
-    if not isinstance(model, str) and known.fingerprint != model.fingerprint:
+    if isinstance(model, ModelDescription) and uri.startswith("hf-hub:"):
+        # Not described again: not every worker reaches the hub.
+        known = model
+    else:
+        known = describe(uri)
+    if isinstance(model, ModelDescription) and known.fingerprint != model.fingerprint:
         raise ArtifactError(
             f"{uri} was replaced since this run began (found {known.fingerprint[:12]}, expected "
             f"{model.fingerprint[:12]}): run the same command again"

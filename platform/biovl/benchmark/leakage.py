@@ -116,7 +116,7 @@ def leaks(
         ids: Ids of the benchmark's images, [N].
         near: Near duplicates by any criterion.
         trained: Returns which corpus images, by id, are of the split train. An image of a benchmark
-            that was made from the corpus is no duplicate of itself outside of it.
+            that was made from the corpus does not count as its own duplicate outside of it.
     """
     parts = [
         pa.table(
@@ -136,8 +136,7 @@ def leaks(
     known = trained(set(every["corpus_id"].to_pylist()))
     trained_P = pc.is_in(every["corpus_id"], pa.array(known, pa.string()))
     every = every.set_column(every.num_columns - 1, PAIRS.field("trained_on"), trained_P)
-    itself_P = pc.and_not(pc.equal(every["id"], every["corpus_id"]), trained_P)
-    grouped = every.filter(pc.invert(itself_P)).group_by(["id", "corpus_id", "by"])
+    grouped = every.group_by(["id", "corpus_id", "by"])
     once = grouped.aggregate([("closeness", "max"), ("trained_on", "any")])
     pairs = once.rename_columns(PAIRS.names).sort_by([*order, ("by", "ascending")])
     leaked = pairs.filter(pairs["trained_on"])
@@ -146,12 +145,16 @@ def leaks(
         for name in (SAME_FILE, HASH, EMBEDDING)
         if pc.any(pc.equal(leaked["by"], name)).as_py()
     }
+    # A figure of the benchmark is listed as itself, so that the next corpus leaves it out.
+    others = pairs.filter(
+        pc.or_(pairs["trained_on"], pc.not_equal(pairs["id"], pairs["corpus_id"]))
+    )
     images = pc.count_distinct(leaked["id"]).as_py()
     counts = {
         "images": len(ids),
         "leaked": {**by, "any": images},
         "corpus_images": pc.count_distinct(leaked["corpus_id"]).as_py(),
-        "elsewhere": pc.count_distinct(pairs["id"]).as_py() - images,
+        "elsewhere": pc.count_distinct(others["id"]).as_py() - images,
     }
     return Leaks(pairs=pairs, counts=counts)
 

@@ -223,7 +223,11 @@ def _table(uri: str) -> Published:
 
 def _form_of_table(uri: str, rows: Sequence[Question]) -> str:
     """Return the form of a table: that of a data set only if prepare published it."""
-    manifest = find_manifest(uri)
+    try:
+        manifest = find_manifest(uri)
+    except ArtifactError:
+        # Another program's.
+        manifest = None
     source = manifest.config["name"] if manifest is not None and manifest.kind == KIND else ""
     if source == "vqa_rad":
         return "osf" if any(row.frame for row in rows) else "mevf"

@@ -58,7 +58,9 @@ def review(folder: Path, **settings: Any) -> FastAPI:
     """Return a review of published clusters; its database lies beside them."""
     database = f"sqlite:///{folder.parent / 'review.db'}"
     values = {"concepts": str(folder), "database": database, "practice": 0, **settings}
-    return review_api(open_desk(ReviewSettings.model_validate(values)))
+    desk = open_desk(ReviewSettings.model_validate(values))
+    desk.count_again()
+    return review_api(desk)
 
 
 def an_answer(sheet: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from biovl.concepts.votes import write_votes
+from serve.review.app import main
 from serve.review.ties import read_ties
 from tests.concepts.ballots import vote
 from tests.serve.review.small_review import (
@@ -297,6 +298,33 @@ def test_imported_votes_that_settle_a_listed_tie_end_it(concepts: Path, tmp_path
     csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
     assert ann("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
     assert ann.next()["progress"]["overall"]["ties"] == 0
+
+
+def test_a_listed_tie_whose_votes_are_imported_is_still_asked_for(tmp_path: Path) -> None:
+    folder, listed = publish_concepts(tmp_path / "concepts", clusters=1), tmp_path / "ties.csv"
+    listed.write_text(f"cluster_id,key,field\n0,{key_of(0)},global_concepts\n")
+    app = review(folder, ties=str(listed), votes_per_cluster=2)
+    said = {"bob": "Maps", "cat": "Microscopy"}
+    given = [vote(name, one, cluster_id=0, key=key_of(0)) for name, one in said.items()]
+    csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
+    assert Reviewer(app, "ann")("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
+    bob = Reviewer(app, "bob")
+    assert bob.next()["progress"]["overall"]["ties"] == 1
+    assert bob.take()["kind"] == "again"
+
+
+def test_an_import_with_another_taxonomy_counts_nothing_again(tmp_path: Path) -> None:
+    folder = publish_concepts(tmp_path / "concepts", clusters=1)
+    own, votes = tmp_path / "own.yaml", tmp_path / "votes.csv"
+    own.write_text("concepts: {Charts of land: [atlas], PCR: [gel]}")
+    app = review(folder, votes_per_cluster=2, taxonomy=str(own))
+    for name in ("ann", "bob"):
+        one = Reviewer(app, name)
+        one.vote(one.take(), global_concepts=["PCR"], local_concepts=["gel"])
+    votes.write_bytes(write_votes([vote("cat", "Maps", cluster_id=7, key="k")]))
+    database = f"sqlite:///{tmp_path / 'review.db'}"
+    main(["import", "--database", database, "--concepts", str(folder), str(votes)])
+    assert Reviewer(app, "ann").next()["progress"]["overall"]["complete"] == 1
 
 
 def test_another_taxonomy_makes_ties_of_the_names_that_it_lacks(tmp_path: Path) -> None:

@@ -73,9 +73,10 @@ def build(config: Config) -> QuestionSet:
         ArtifactError: If it contains none of these datasets, or its files are corrupt.
     """
     folder, data = Folder(config.path), published(config.path)
-    own = [row for row in data.questions if row.language in ("", config.language)]
+    wanted = ("", config.language.strip().lower())
+    own = [row for row in data.questions if row.language in wanted]
     others = Counter(row.language for row in data.questions)
-    for name in ("", config.language):
+    for name in wanted:
         others.pop(name, None)
     # VQA-RAD's file mixes its splits, tables do not: the order is the same for both.
     own.sort(key=lambda row: SPLITS.index(row.split))
