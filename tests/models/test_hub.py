@@ -6,10 +6,13 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
+from biovl.annotate import identity
 from biovl.benchmark import encoders
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
 from biovl.models import hub as hubs
 from biovl.models import weight_files
+from biovl.models.weight_identity import fingerprint_of
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
 
 NOWHERE = "http://127.0.0.1:9"
@@ -30,6 +33,21 @@ def test_a_name_stands_for_other_weights_after_they_are_replaced(hub: Hub) -> No
     assert encoders.describe("hf-hub:ann/small").fingerprint == first
     repo.files["model.safetensors"] = b"2"
     assert encoders.describe("hf-hub:ann/small").fingerprint != first
+
+
+def test_weights_of_a_name_are_an_input_of_columns_and_models(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    repo = hub.repos["models/ann/small"] = Repo(private=False, files={"model.safetensors": b"1"})
+    for name in ("ann/small", "hf-hub:ann/small"):
+        assert fingerprint_of(name) == repo.sha
+    (begun,) = inputs = identity.as_input("ann/small", str(tmp_path / "new"))
+    assert begun.fingerprint == repo.sha
+    Draft.begin(str(tmp_path / "new"), "columns", {}, inputs)
+    Draft.begin(str(tmp_path / "earlier"), "columns", {})
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", NOWHERE)
+    assert identity.as_input("ann/small", str(tmp_path / "new")) == inputs
+    assert identity.as_input("ann/small", str(tmp_path / "earlier")) == []
 
 
 def test_without_a_network_it_is_the_commit_in_the_cache(

@@ -155,7 +155,7 @@ class AnnotateConfig:
             Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
             for name, uri in getattr(settings, "files", {}).items()
         ]
-        return [*identity.as_input(self.weights), *files]
+        return [*identity.as_input(self.weights, self.out), *files]
 
     def make(self) -> Annotator:
         """Create the annotator from its name and settings.

@@ -18,6 +18,12 @@ def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
     return (HfHubHTTPError, HfHubHTTPError.__mro__[1], RuntimeError, ValueError, *more)
 
 
+def is_hub_name(source: str) -> bool:
+    """Return whether a source that does not exist may name a repository: ``OWNER/NAME``."""
+    name = source.removeprefix("hf-hub:")
+    return name.count("/") == 1 and not name.startswith(("/", ".", "~"))
+
+
 def commit(name: str) -> str | None:
     """Return the commit that a repository of models is at.
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from biovl.core.artifacts import MANIFEST, Folder
 from biovl.core.errors import ArtifactError
-from biovl.models.hub import TIMEOUT_S, client_errors
+from biovl.models.hub import TIMEOUT_S, client_errors, is_hub_name
 from biovl.models.weight_identity import ENDINGS
 
 State = dict[str, Tensor]
@@ -68,7 +68,7 @@ def check_existence(
     name = place.removeprefix("hf-hub:")
     if architecture and get_pretrained_cfg(architecture, source):
         return
-    if name.count("/") != 1 or name.startswith(("/", ".", "~")):
+    if not is_hub_name(name):
         raise _unknown(source, architecture)
     if ask_hub:
         _check_hub(name, [stem + ending for stem in stems for ending in ENDINGS])
@@ -247,7 +247,7 @@ def _downloaded(source: str, stems: Sequence[str], architecture: str) -> Path:
     try:
         if tag:
             return Path(download_pretrained(tag))
-        if name.count("/") == 1 and not name.startswith(("/", ".", "~")):
+        if is_hub_name(name):
             return _from_hub(name, stems)
     except client_errors(OSError) as error:
         raise ArtifactError(

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 from biovl.core.artifacts import Folder, find_manifest, fingerprint
+from biovl.models.hub import commit, is_hub_name
 
 ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
 """Endings of the names of weight files."""
@@ -11,9 +12,10 @@ _BLOCK = 1 << 24
 
 
 def fingerprint_of(source: str) -> str | None:
-    """Return a hash that identifies weights; None for a model name, or if they do not exist.
+    """Return a hash that identifies weights; None for a tag of open_clip, or if they do not exist.
 
-    A folder published by our jobs is identified by its manifest, another one by all its files.
+    A folder published by our jobs is identified by its manifest, another one by all its files, a
+    name on the Hugging Face hub by its commit; None if neither hub nor cache has it.
     """
     place = source.removeprefix("local-dir:").rstrip("/")
     if "://" not in place:
@@ -27,6 +29,8 @@ def fingerprint_of(source: str) -> str | None:
     else:
         folder = Folder(place)
         names = folder.names("")
+    if not names and is_hub_name(source):
+        return commit(source.removeprefix("hf-hub:"))
     known = hashlib.sha256()
     for name in names:
         known.update(f"{name}\n".encode())
