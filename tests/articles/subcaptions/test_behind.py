@@ -10,6 +10,55 @@ from tests.articles.subcaptions.cases import read
     [
         ("Axial CT (A) and coronal CT (B).", ["", "A: Axial CT", "B: coronal CT", ""]),
         (
+            "Teeth of rats before (A) and after (B) extraction. (C) Their roots.",
+            [
+                *("", "A,B: Teeth of rats", "A: before", "B: after", "A,B: extraction."),
+                *("C: Their roots.", ""),
+            ],
+        ),
+        (
+            "Burns. Control (A, C) and treated (B, D) skin on days 1 (A, B) and 7 (C, D).",
+            [
+                *("Burns.", "A,C: Control", "B,D: treated", "A,C,B,D: skin on days"),
+                *("A,B: 1", "C,D: 7", ""),
+            ],
+        ),
+        (
+            "(A, B) Liver and (C, D) lung, with low (A, C) and high (B, D) weight.",
+            [
+                *("", "A,B: Liver", "C,D: lung", "A,B,C,D: with", "A,C: low"),
+                *("B,D: high", "weight."),
+            ],
+        ),
+        (
+            "Steel (a–c) and zinc (d–f) cooled at (a,d) 0 °C, (b,e) 1 °C, and (c,f) 2 °C.",
+            [
+                *("", "a,b,c: Steel", "d,e,f: zinc", "a,b,c,d,e,f: cooled at"),
+                *("a,d: 0 °C", "b,e: 1 °C", "c,f: 2 °C.", ""),
+            ],
+        ),
+        ("Yield by soil (A); by year (B).", ["Yield", "A: by soil", "B: by year", ""]),
+        (
+            "Films at noon with (a) and without (b) shade.",
+            ["Films at noon", "a: with", "b: without", "shade."],
+        ),
+        (
+            "Photograph of the wing (a), electron micrograph (b) and model (c).",
+            ["", "a: Photograph of the wing", "b: electron micrograph", "c: model", ""],
+        ),
+        (
+            "Micrographs of untreated (a) and heated sections (b).",
+            ["Micrographs of", "a: untreated", "b: heated sections", ""],
+        ),
+        (
+            "The shape of wings (A) and the colour (B).",
+            ["", "A: The shape of wings", "B: the colour", ""],
+        ),
+        (
+            "The shape of the wing (A) and the leg (B).",
+            ["The shape of the", "A: wing", "B: the leg", ""],
+        ),
+        (
             "Number of cells in mice of strain C57BL/6 (A), 129/Sv (B).",
             ["Number of cells in mice of", "A: strain C57BL/6", "B: 129/Sv", ""],
         ),

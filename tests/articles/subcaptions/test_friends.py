@@ -27,6 +27,8 @@ from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
         "Phylogeny of wheat. A, B, and D indicate its three subgenomes.",
         "Arrows of a, e mark bands of the first parent, b of the second.",
         "E, eye; P, palate; T, tongue; H, heart.",
+        "A section of the head. A, antenna; B, brain; C, crop.",
+        "Route to the drug. Reagents and conditions: (a) NaH, THF; (b) HCl, 2 h; (c) EDC.",
         "Hepatitis A, B and C in travellers.",
         "Blood groups A, B, AB and O in donors.",
         "See Fig. 1 (A) for the setup and Fig. 2 (B) for the rig.",

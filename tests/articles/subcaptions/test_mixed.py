@@ -340,6 +340,13 @@ from tests.articles.subcaptions.cases import read
             ["", "A: Heart of type B mice.", "B: Heart of group A mice.", ""],
         ),
         (
+            "Spores. a–c sporangia: a ovoid, b round, c flat; d oogonium; e antheridium.",
+            [
+                *("Spores.", "a,b,c: sporangia", "a: ovoid", "b: round", "c: flat"),
+                *("d: oogonium", "e: antheridium.", ""),
+            ],
+        ),
+        (
             "a Sketch of the cell. (b) Spectrum of the cell. c Model of both, d Residuals",
             [
                 "",

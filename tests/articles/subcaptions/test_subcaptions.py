@@ -236,6 +236,41 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
             "Copper content of (a) the leaf, and (b) the root, measured by spectrometry.",
             ["Copper content of", "a: the leaf", "b: the root", "measured by spectrometry."],
         ),
+        *(
+            (f"Growth. (A) Wheat. (B) Rye. {last}", ["Growth.", "A: Wheat.", "B: Rye.", last])
+            for last in (
+                "(For interpretation of the colours, see the web version.)",
+                "OS old seeds, YS young seeds",
+                "NT, non-treated.",
+                "I bars denote 95% confidence intervals.",
+                "Created with BioRender.com.",
+                "Uncropped blots are shown in the supplement.",
+                "Three biological replicates were performed.",
+                "Dashed lines represent medians.",
+                "H&E, ×100.",
+                "Hematoxylin and eosin stain; original magnification, ×200.",
+            )
+        ),
+        (
+            "Roots. (A) Wheat stained with PAS. (B) Rye. H&E, ×100.",
+            ["Roots.", "A: Wheat stained with PAS.", "B: Rye. H&E, ×100.", ""],
+        ),
+        (
+            "(a) Wheat. Reprinted from [1]. (b) Rye. Adapted from [2].",
+            ["", "a: Wheat. Reprinted from [1].", "b: Rye. Adapted from [2].", ""],
+        ),
+        (
+            "Formulas of (A) wax, (B) resin; (C) chromatogram of both.",
+            ["", "A,B: Formulas of", "A: wax", "B: resin", "C: chromatogram of both.", ""],
+        ),
+        (
+            "Rats: (A) wild type, (B) mutant; (C) images of both.",
+            ["Rats:", "A: wild type", "B: mutant", "C: images of both.", ""],
+        ),
+        (
+            "A cyst. A. Radiograph. B. Section. C. Photomicrograph of it.",
+            ["A cyst.", "A: Radiograph.", "B: Section.", "C: Photomicrograph of it.", ""],
+        ),
         # A noun, no participle.
         (
             "(a) Mature leaf and (b) mature seed of wheat.",

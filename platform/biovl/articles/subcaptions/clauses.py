@@ -9,6 +9,7 @@ from biovl.articles.subcaptions.items import (
     clause_before,
     end_of_last,
     is_coordinated,
+    led_by,
     shared_lead,
 )
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
@@ -28,6 +29,8 @@ from biovl.articles.subcaptions.words import (
     REFERRING_ON,
     SEPARATORS,
     SHOWN_IN,
+    STAIN,
+    STAINED,
     VERB,
 )
 from biovl.core.records import Span
@@ -106,13 +109,27 @@ class _Reader:
             while at < len(self.markers) and self.markers[at].start < span.end:
                 inside.append(self.markers[at])
                 at += 1
-            # A marker with full stops in it, "(A. left)", does not end a sentence.
-            if groups and groups[-1][1] and groups[-1][1][-1].end > span.start:
+            if groups and self._goes_on(*groups[-1], span.start, has_markers=bool(inside)):
                 last, markers = groups[-1]
                 groups[-1] = (Span(last.start, span.end), markers + inside)
             else:
                 groups.append((span, inside))
         return groups
+
+    def _goes_on(
+        self, before: Span, markers: Sequence[Marker], start: int, *, has_markers: bool
+    ) -> bool:
+        """Return whether the full stop before ``start`` is a label's and ends no sentence."""
+        if not markers:
+            return False
+        # "(A. left)": a marker with full stops in it.
+        if markers[-1].end > start:
+            return True
+        # "C. Photomicrograph of …": what precedes it is a label and nothing else.
+        label = markers[0]
+        is_all = len(markers) == 1 and label.start == before.start
+        between = self.caption[label.end : start].strip()
+        return is_all and not has_markers and not between and self.caption[label.end - 1] in ".:"
 
     def _marked(self, span: Span, inside: Sequence[Marker], side: int) -> None:
         if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
@@ -139,8 +156,11 @@ class _Reader:
             return
         for start, end, heading, markers in _groups(span, own):
             part = Span(start, end)
+            again = _crossed_from(markers)
             if heading is not None:
                 self._group(part, heading, markers)
+            elif again:
+                self._crossed(part, markers[:again], markers[again:], side)
             elif side > 0:
                 self._ahead(part, markers)
             else:
@@ -206,7 +226,7 @@ class _Reader:
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
             first = span.start
         else:
-            self._add(span.start, first, names)
+            self._add(span.start, first, _names(led_by(self.caption, span.start, own)))
         for at, marker in enumerate(own):
             end = own[at + 1].start if at + 1 < len(own) else span.end
             start = marker.start if at else first
@@ -253,6 +273,28 @@ class _Reader:
                 self._list_behind(Span(span.start, stop + 2), own[start:at], heading)
                 span, start, heading = Span(stop + 2, span.end), at, ()
         self._list_behind(span, own[start:], heading)
+
+    def _crossed(
+        self, span: Span, first: Sequence[Marker], second: Sequence[Marker], side: int
+    ) -> None:
+        """Assign text to labels that are listed twice in one sentence, in different groups."""
+        between = clause_before(self.caption, first[-1].end, second[0].start)
+        is_ahead = side > 0 and vote(self.caption, Span(span.start, first[-1].end), first) >= 0
+        is_ahead_again = side > 0 and vote(self.caption, Span(between, span.end), second) >= 0
+        if is_ahead and is_ahead_again:
+            self._ahead(span, [*first, *second])
+            return
+        # "(A, B) Liver and (C, D) lung, with low (A, C) and high (B, D) weight";
+        # "Control (A, C) and treated (B, D) mice on days 1 (A, B) and 7 (C, D)"
+        stop = between if is_ahead else first[-1].end
+        for is_before, start, end, own in (
+            (is_ahead, span.start, stop, first),
+            (is_ahead_again, stop, span.end, second),
+        ):
+            if is_before:
+                self._ahead(Span(start, end), own)
+            else:
+                self._behind(Span(start, end), own, ())
 
     def _list_behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
         """Assign the text before each label to it; text around the list applies to all."""
@@ -364,6 +406,11 @@ class _Reader:
                 has_prose = any(s.labels and not s.cuts for s in self.found[:at])
                 if has_prose and PLOT.match(self.caption, segment.start):
                     continue
+                # "H&E, ×100": of all, unless an earlier part says how it was stained.
+                if STAIN.match(self.caption, segment.start) and STAINED.search(
+                    self.caption, parts_start, segment.start
+                ):
+                    continue
                 # Every part has its own error bars, so the last one has, too.
                 if self._has_before(segment.start, parts_start):
                     continue
@@ -397,6 +444,20 @@ class _Reader:
 
 def _names(markers: Sequence[Marker]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for marker in markers for name in marker.names()))
+
+
+def _crossed_from(own: Sequence[Marker]) -> int:
+    """Return where markers list the same labels again in other groups; 0 if they do not."""
+    groups = [frozenset(marker.names()) for marker in own]
+    if max(map(len, groups)) < 2:
+        return 0
+    for at in range(2, len(groups) - 1):
+        first, second = groups[:at], groups[at:]
+        if frozenset().union(*first) == frozenset().union(*second):
+            is_crossed = all(len(a & b) < len(a) for a in first for b in second)
+            is_once = sum(map(len, first)) == len(frozenset().union(*first))
+            return at if is_crossed and is_once else 0
+    return 0
 
 
 def _compares(before: str) -> bool:

@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from biovl.articles.subcaptions.labels import DASH, expand
 from biovl.articles.subcaptions.markers import Family, Marker
 
+_OPENS_MEMBER = re.compile(r"(?:[:;,]|\band)\s\Z")
 _BETWEEN_BRACKETS = re.compile(
     rf"\s?(?:(?P<range>[{DASH}]|to|through)|,\s?(?:and|or)?|and|or|&|/)?\s?"
 )
@@ -96,7 +97,32 @@ def _completed(
             kept = sorted([*kept, other], key=lambda marker: marker.start)
             have |= own
             families.add(other.family)
-    return kept
+    if family in ("bracket", "inner"):
+        return kept
+    return sorted([*kept, *_members(caption, kept, others)], key=lambda marker: marker.start)
+
+
+def _members(caption: str, chain: Sequence[Marker], others: Sequence[Marker]) -> Iterator[Marker]:
+    """Yield letters without brackets that name all members of a list: ``a, b MRI: a T1, b T2``."""
+    for at, listed in enumerate(chain):
+        end = chain[at + 1].start if at + 1 < len(chain) else len(caption)
+        inside = [
+            other
+            for other in others
+            if other.family == "loose"
+            and listed.end < other.start < end
+            and len(other.labels) == 1
+            and _OPENS_MEMBER.search(caption, listed.end, other.start)
+        ]
+        count = len(listed.labels)
+        if count > 1 and [m.labels[0] for m in inside[:count]] == list(listed.labels):
+            yield from inside[:count]
+            # "…, c ovoid; d oogonium": those that follow the list.
+            last = listed.labels[-1].index
+            for number, other in enumerate(inside[count:], last + 1):
+                if other.labels[0].index != number:
+                    break
+                yield other
 
 
 def _may_follow(caption: str, family: Family, loose: Marker, stop: str | None) -> bool:

@@ -8,6 +8,7 @@ from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.words import (
     ANY_VERB,
     CLAUSE,
+    CONTRAST,
     JOINT_BEFORE,
     JOINT_VERB,
     LED_BY,
@@ -17,10 +18,16 @@ from biovl.articles.subcaptions.words import (
     SHARED,
     VALUE,
     VERB,
+    VIEW,
+    VIEW_END,
 )
 
 _LONGEST_VALUE = 30
 """Characters in which a number with its unit is looked for."""
+_LONGEST_HEAD = 40
+"""Characters in which the kind of image is looked for that an item begins with."""
+_STRONG = re.compile(r";\s(?:and\s)?\Z")
+_WEAK = re.compile(r",\s(?:and\s)?\Z|\sand\s\Z")
 
 
 def is_coordinated(caption: str, own: Sequence[Marker]) -> bool:
@@ -86,11 +93,17 @@ def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
     first = caption[start : own[0].start]
     second = caption[own[0].end : own[1].start]
     # "Spectra of X (A); circuit (B)": two statements, no shared head.
-    if VERB.match(second) or second.lstrip().startswith(";"):
+    # "Scores by sex (A); by age (B)" share one.
+    is_apart = second.lstrip().startswith(";") and not PREPOSITION.match(second.lstrip(" ;"))
+    if VERB.match(second) or is_apart:
         return 0
     # "Cells are shown in (A), and nuclei are shown in (B)."
     if ANY_VERB.search(first) and ANY_VERB.search(second):
         return 0
+    # "… of the hip before (A) and after (B) surgery": all but the preposition is shared.
+    contrast = CONTRAST.search(first)
+    if contrast and CONTRAST.search(second):
+        return contrast.start()
     if ": " in first:
         return first.rindex(": ") + 2
     second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
@@ -98,6 +111,8 @@ def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
     value = VALUE.search(first[-_LONGEST_VALUE:])
     if value and VALUE.fullmatch(second[:_LONGEST_VALUE]):
         return len(first) - len(value[0])
+    if _are_views(caption, first, second, own):
+        return 0
     word = second.split(" ", 1)[0].lower()
     if word in ("a", "an") or PREPOSITION.fullmatch(word + " "):
         same = first.lower().rfind(f" {word} ")
@@ -111,7 +126,44 @@ def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
             return first.rstrip().rfind(" ") + 1
         return 0
     place = places[shared - 1]
+    # "The structure of muscle (A) and the expression of genes (B)": heads of their own.
+    if word == "the" and first[:4].lower() == "the " and first[place : place + 4] != "the ":
+        return 0
     article = re.match(r"(?:the|a|an)\s", first[place:])
     if first.rstrip().endswith("-"):
         return first.rstrip().rfind(" ") + 1
     return place + (article.end() if article else 0)
+
+
+def _are_views(caption: str, first: str, second: str, own: Sequence[Marker]) -> bool:
+    """Return whether items are kinds of images: ``Photograph of the lesion (A), dermoscopy (B)``.
+
+    Not ``Images of control (A) and treated sections (B)``: the first begins with what all are.
+    """
+    head = PREPOSITION.search(first)
+    if second.startswith(("its ", "their ")):
+        return True
+    if not head or not VIEW_END.search(first, 0, head.start()) or VIEW_END.search(first.rstrip()):
+        return False
+    gaps = [caption[a.end : b.start].rstrip() for a, b in itertools.pairwise(own)]
+    return any(map(VIEW_END.search, gaps))
+
+
+def led_by(caption: str, start: int, own: Sequence[Marker]) -> Sequence[Marker]:
+    """Return the markers of the items that the text in front of a list is about.
+
+    "Structures of (A) X, (B) Y; (C) chromatogram of Z": the first two.
+
+    Args:
+        caption: The whole caption.
+        start: Position in the caption where the text in front of the list starts.
+        own: Markers of the items, in order, each before its text.
+    """
+    gaps = [caption[a.end : b.start] for a, b in itertools.pairwise(own)]
+    ends = [at for at, gap in enumerate(gaps, 1) if _STRONG.search(gap)]
+    if len(ends) != 1 or len(gaps) < 2 or caption[start : own[0].start].rstrip().endswith(":"):
+        return own
+    (end,) = ends
+    item = caption[own[end].end : own[end + 1].start if end + 1 < len(own) else len(caption)]
+    is_listed = all(_WEAK.search(gap) for at, gap in enumerate(gaps, 1) if at != end)
+    return own[:end] if is_listed and VIEW.search(item[:_LONGEST_HEAD]) else own

@@ -2,6 +2,7 @@
 
 import re
 
+from biovl.articles.subcaptions.words import MARKS, STAIN
 from biovl.core.records import Span
 
 # A point that ends a sentence: not an initial, an abbreviation or a decimal.
@@ -22,8 +23,19 @@ SCALE = re.compile(
     r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
 )
 TRAILING = re.compile(
-    r"(?:\[?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
+    r"(?:[\[(]?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
     r"original\smagnification)\b|"
+    rf"(?:the\s)?(?:{MARKS}|(?-i:[IT])[\s-]bars?\s)|{STAIN.pattern}|"
+    r"(?:all\s)?(?:figures?|images?|illustrations?|schematics?)?\s?(?:(?:was|were)\s)?created\s"
+    r"(?:with|in|using)\s|best\sviewed|zoom(?:ed)?\sin\sfor|written\sinformed\sconsent|"
+    r"(?:(?:the|all)\s)?(?:un-?cropped|full-length|original|raw)\s(?:\w+\s)?"
+    r"(?:blots?|gels?|images?)\s(?:are|is|can)\b|"
+    r"(?:\d+|two|three|four|five|six)\s(?:independent|biological|technical)\s(?:\w+\s)?"
+    r"(?:replicates|experiments|repeats)\b|"
+    # "OS overall survival": its first two letters are those of words; "NT, non-treated".
+    r"(?-i:(?P<i>[A-Z])(?P<j>[A-Z])[A-Za-z\d-]{0,6})\s(?-i:(?=[a-z]))(?P=i)"
+    r"(?:(?P=j)|\w{0,20}[\s-](?P=j))[\w\s/-]{2,80}(?:\Z|[.,;])|"
+    r"(?-i:(?P<k>[A-Z])[A-Z\d]{1,7})\s?[,:=]\s(?-i:(?=[a-z]))(?P=k)[^.;:,=]{2,60}\.?\s*\Z|"
     r"these\s(?:images|micrographs|figures|photographs)\s(?:are|were)\s|"
     r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"

@@ -1,5 +1,6 @@
 """Evidence for labels before or after their text."""
 
+import re
 from collections.abc import Sequence
 
 from biovl.articles.subcaptions.markers import Marker
@@ -19,6 +20,14 @@ CERTAIN = 100
 """The evidence where a label starts the sentence."""
 
 
+_LONGEST_PREPOSITION = 12
+_PREPOSITIONS = r"(?:before|prior\sto|after|following|with|without|during|under|above|below|in|at)"
+_PLACED = re.compile(rf"\b{_PREPOSITIONS}\s\Z")
+_PLACED_NEXT = re.compile(
+    rf"\s?(?:,\s?)?(?:and|or|versus|vs\.?|,)\s(?:\w+\s){{0,3}}{_PREPOSITIONS}\s"
+)
+
+
 def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
     """Return the evidence for labels before (positive) or after (negative) their text.
 
@@ -33,6 +42,8 @@ def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
     """
     if _open_items(caption, inside):
         return 3
+    if _are_contrasted(caption, inside):
+        return -3
     total = 0
     for at, marker in enumerate(inside):
         if at == 0 and not caption[span.start : marker.start].strip(SEPARATORS):
@@ -78,3 +89,12 @@ def _ends_clause(caption: str, marker: Marker) -> bool:
     if POST_BEHIND.match(caption, marker.end) is not None:
         return True
     return caption[marker.end : marker.end + 1] == ")"
+
+
+def _are_contrasted(caption: str, inside: Sequence[Marker]) -> bool:
+    """Return whether prepositions precede the labels: ``before (A) and after (B) surgery``."""
+    if len(inside) < 2 or inside[0].family not in ("bracket", "word"):
+        return False
+    first, second = inside[:2]
+    led = _PLACED.search(caption, max(0, first.start - _LONGEST_PREPOSITION), first.start)
+    return led is not None and _PLACED_NEXT.fullmatch(caption, first.end, second.start) is not None

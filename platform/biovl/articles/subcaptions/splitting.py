@@ -5,6 +5,7 @@ with uncertain labels stays whole.
 Every character belongs to the preamble, to a part or to the trailing text.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from biovl.core.records import Span
 LONGEST = 50_000
 """Maximum length of a caption in characters, eight times the longest one known."""
 
+_REAGENTS = re.compile(r"\breagents(?:,?\s(?:and\s)?(?:reaction\s)?conditions)?\s?:?\s*\Z", re.I)
+_FEWEST_INITIALS = 3
 _SEPARATORS = " \t\n\r\xa0,;:–—|="
 _WORDS_BEFORE = ("and", "or", "&")
 _WORDS_BEHIND = (*_WORDS_BEFORE, "while", "whereas", "but")
@@ -99,6 +102,8 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
     if not last:
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     parts = [_part(caption, segment, every) for segment in found[first:last]]
+    if _is_key(caption[: found[first].start], parts, system):
+        return SplitCaption(caption.strip(), (), "", None, 0.0)
     ranges = [(part.labels, part.spans[0]) for part in parts]
     trailing = caption[found[last - 1].end :].strip().lstrip(") ,;").lstrip()
     features = qualities(caption, system.markers, ranges, trailing)
@@ -108,6 +113,17 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
         trailing=trailing,
         system=system.name(),
         confidence=round(confidence(features), 3),
+    )
+
+
+def _is_key(before: str, parts: Sequence[CaptionPart], system: System) -> bool:
+    """Return whether letters are a key, ``A, aorta; B, bladder``, or steps of a synthesis."""
+    if _REAGENTS.search(before):
+        return True
+    return (
+        len(parts) >= _FEWEST_INITIALS
+        and not system.name().startswith("bracket")
+        and all(part.text[:1].upper() == part.labels[0].upper() for part in parts)
     )
 
 

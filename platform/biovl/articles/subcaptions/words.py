@@ -61,6 +61,20 @@ PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
     r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
 )
+# "… before (A) and after (B) treatment": what distinguishes two panels.
+CONTRAST = re.compile(
+    r"\b(?:before|prior\sto|after|following|with|without|during|under|above|below)\s\Z"
+)
+# Kinds of images, also as the second part of a word.
+VIEW = re.compile(
+    r"(?:\b|micro|sono|radio)(?:images?|imaging|photo(?:micro)?graphs?|"
+    r"(?:micro|radio)?graphs?|x-rays?|CT|MRI|PET|OCT|ultrasound|ultrasonography|sonograms?|scans?|"
+    r"histology|histopathology|dermoscopy|cytology|diagrams?|scheme|schematics?|plots?|"
+    r"heat\s?maps?|maps?|curves?|spectra|spectrum|(?:\w{0,9}chromato|histo)grams?|views?|"
+    r"quantification|overview|workflow|illustrations?|drawings?|blots?)\b",
+    re.IGNORECASE,
+)
+VIEW_END = re.compile(rf"{VIEW.pattern}\s?\Z", re.IGNORECASE)
 NEEDS_OF = re.compile(
     r"\b(?:numbers?|percentages?|proportions?|fractions?|characteristics|lists?|sequences?)\s\Z"
 )
@@ -86,11 +100,20 @@ EACH_ITS_OWN = (
         re.IGNORECASE,
     ),
     re.compile(r"\(?(?:\*|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
+    re.compile(r"[\[(]?(?:reprinted|reproduced|adapted|modified)\b", re.IGNORECASE),
 )
+STAIN = re.compile(r"\(?(?:H\s?&\s?E|ha?ematoxylin)\b[^.]{0,60}(?:×|\bx)\s?\d", re.IGNORECASE)
+STAINED = re.compile(r"H\s?&\s?E\b|ematoxylin|\bstain|×\s?\d|\bx\d", re.IGNORECASE)
 # What one plot shows: "Bars show luciferase activity", "Each dot is one mouse".
+MARKS = (
+    r"(?:(?:horizontal|vertical|dashed|dotted|solid)\s)?(?:lines|dots|boxes|whiskers|squares|"
+    r"circles|triangles)\s(?:represent|indicate|show|denote|mark|correspond)\b"
+)
 PLOT = re.compile(
     r"(?:the\s)?(?:bar\s(?:graph|chart|plot)|scale\sof\s|[xy][\s-]axis\b)|"
     r"bars\s(?:show|representing)\s(?!(?:the\s)?(?:means?|averages?|medians?|s\.?[de]))|"
-    r"each\s(?:data\s)?(?:dot|point)\b|significantly\s(?:up|down)|in\seach\scase\b",
+    r"each\s(?:data\s)?(?:dot|point)\b|(?:the\s)?"
+    rf"{MARKS}|"
+    r"significantly\s(?:up|down)|in\seach\scase\b",
     re.IGNORECASE,
 )
