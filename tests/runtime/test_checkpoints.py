@@ -251,6 +251,20 @@ def test_the_last_intact_one_is_resumed_from_and_the_others_are_reported(tmp_pat
         checkpoints.load_last()
 
 
+def test_a_corrupt_checkpoint_is_none_of_those_that_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path), keep_last=2)
+    saved(checkpoints, 100, 200)
+    path = tmp_path / ".draft" / "checkpoints" / "000000200.pt"
+    path.write_bytes(flipped(path.read_bytes(), 0.5, 0))
+    assert (checkpoints.load_last() or {})["steps_done"] == 100
+    assert saved(checkpoints, 150, 250) == [150, 250]
+    # One that was written again is.
+    path = path.with_name("000000250.pt")
+    path.write_bytes(flipped(path.read_bytes(), 0.5, 0))
+    assert (checkpoints.load_last() or {})["steps_done"] == 150
+    assert saved(checkpoints, 250, 260) == [250, 260]
+
+
 def test_a_full_disk_is_what_is_told_of_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

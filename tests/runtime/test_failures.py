@@ -1,16 +1,44 @@
 """Damaged inputs end a job with one reason, and name the file."""
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import ray
 
 from biovl.core.artifacts import Draft, Input, Manifest
-from biovl.core.errors import ArtifactError, DamagedTable
+from biovl.core.errors import ArtifactError, DamagedTable, RayError
 from biovl.core.tables import damaged_tables
+from biovl.runtime import failures
 from biovl.runtime.failures import explain_resume, raise_task_error, run_task
 from biovl.runtime.job import Job
+
+
+def counts_attempts(row: dict[str, Any]) -> dict[str, Any]:
+    if row["item"] == 3 and failures._earlier_attempts() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"attempts": failures._earlier_attempts()}
+
+
+@pytest.mark.ray
+def test_a_task_knows_how_often_its_worker_died(ray_session: None) -> None:
+    items = ray.data.from_items([3], override_num_blocks=1)
+    done = items.map(counts_attempts, num_cpus=0.5)
+    assert [row["attempts"] for row in done.iter_rows()] == [1]
+
+
+def test_a_task_that_killed_its_worker_too_often_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_task(str(tmp_path), lambda: {"a": 1}) == {"a": 1}
+    monkeypatch.setattr(failures, "_earlier_attempts", lambda: failures.MAX_DEATHS)
+    row = run_task(str(tmp_path), lambda: {"a": 1}, "unit 3")
+    with pytest.raises(RayError, match="unit 3: its worker died 8 times"):
+        raise_task_error(row)
 
 
 def test_a_damaged_table_of_an_input_is_named(tmp_path: Path) -> None:

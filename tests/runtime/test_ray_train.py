@@ -84,6 +84,20 @@ def test_workers_that_save_before_they_die_are_begun_again(
     assert len(said) == 2
 
 
+def test_a_failure_without_a_text_is_named_and_tried_again(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def fails(arguments: dict[str, Any]) -> dict[str, Any]:
+        if not said:
+            raise MemoryError
+        return arguments
+
+    place = str(tmp_path)
+    done = fit(fails, {"a": 1}, place=place, bounds=(0, 0), cpus=1, gpus=0, say=said.append)
+    assert done == {"a": 1}
+    assert "MemoryError" in said[0]
+
+
 class AsBeforeAResize(SaveBeforeResize):
     """Does to healthy workers what Ray Train does when there is room for more."""
 

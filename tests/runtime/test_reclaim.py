@@ -22,6 +22,9 @@ from biovl.runtime.reclaim import METADATA_VARIABLE, SpotNotice, watch
 ROOT = Path(__file__).parents[2]
 
 
+NO_HTTP = b"neither status nor headers\n"
+
+
 class Metadata(ThreadingHTTPServer):
     """The instance metadata service, version 2: who has no token is refused."""
 
@@ -56,6 +59,9 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(200, self.server.action)
 
     def _send(self, status: int, body: bytes) -> None:
+        if body == NO_HTTP:
+            self.wfile.write(body)
+            return
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -116,7 +122,7 @@ def test_a_drain_that_fails_is_tried_again_and_a_silent_service_is_asked_more_ra
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        metadata.action = b"<html>" if len(pauses) < 6 else None
+        metadata.action = (b"<html>", NO_HTTP)[len(pauses) % 2] if len(pauses) < 6 else None
         if len(pauses) > 7:
             metadata.interrupt()
 

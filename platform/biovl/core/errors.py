@@ -42,4 +42,4 @@ class StorageError(BiovlError):
 
 
 class RayError(BiovlError):
-    """Ray does not start, or its cluster cannot be reached. The same command resumes the job."""
+    """Ray does not start, cannot be reached, or loses workers again and again. Jobs resume."""

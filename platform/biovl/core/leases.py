@@ -80,7 +80,7 @@ class Lease:
     def __init__(self, uri: str, owner: _Owner, refresh_s: float) -> None:
         self._uri, self._owner, self._refresh_s = uri, owner, refresh_s
         self._draft, self._over = Draft(uri), threading.Event()
-        self._taken_by: _Owner | None = None
+        self._taken_by = ""
         self._thread = threading.Thread(target=self._refresh, name="lease", daemon=True)
         self._thread.start()
 
@@ -88,13 +88,18 @@ class Lease:
         """Verify that no other process has taken over, as can happen after this one was suspended.
 
         Raises:
-            ArtifactError: If another process holds the lease; the message names it.
+            ArtifactError: If another process holds the lease, or has published the folder; the
+                message names it.
         """
-        if self._taken_by is not None:
-            raise ArtifactError(
-                f"{self._uri} was taken over by {_described(self._taken_by)}, as this process was "
-                "not heard of for too long"
-            )
+        if not self._taken_by:
+            found = _read(self._draft)
+            if found is not None and found.id == self._owner.id:
+                return
+            self._taken_by = "another process" if found is None else _described(found)
+        raise ArtifactError(
+            f"{self._uri} was taken over by {self._taken_by}, as this process was not heard of "
+            "for too long"
+        )
 
     def _refresh(self) -> None:
         while not self._over.wait(self._refresh_s):
@@ -102,11 +107,11 @@ class Lease:
             with contextlib.suppress(OSError, StorageError):
                 found = _read(self._draft)
                 if found is None:
-                    # The draft was deleted: the folder is published.
+                    # The draft was deleted: the folder is published, by this process or another.
                     return
                 if found.id != self._owner.id:
-                    self._taken_by = found
-                    _log.error("%s was taken over by %s", self._uri, _described(found))
+                    self._taken_by = _described(found)
+                    _log.error("%s was taken over by %s", self._uri, self._taken_by)
                     return
                 _write(self._draft, self._owner)
 

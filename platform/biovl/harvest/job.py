@@ -264,7 +264,8 @@ def read_units(
         )
 
         def read(task: Mapping[str, Any]) -> dict[str, Any]:
-            return run_task(config.out, lambda: {"seen": read_one(task)})
+            what = f"unit {task['unit']}"
+            return run_task(config.out, lambda: {"seen": read_one(task)}, what)
 
         for receipt in tasks.map(read, num_cpus=1).iter_rows():
             # Ray adds keys that a row lacks, with value None.

@@ -65,6 +65,7 @@ class Checkpoints:
         self._host = _HostCopy()
         self._writer: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._skipped: set[int] = set()
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, ascending."""
@@ -117,6 +118,7 @@ class Checkpoints:
                 return self.load(steps_done)
             except ArtifactError as error:
                 say(f"skips a corrupt checkpoint: {error}")
+                self._skipped.add(steps_done)
                 self._draft.note(f"{_CORRUPT}/{steps_done:09d}", {"error": str(error)})
         if present:
             raise ArtifactError(
@@ -244,6 +246,7 @@ class Checkpoints:
             name = _file(_HISTORY if self.is_history(steps_done) else _FOLDER, steps_done)
             with self._folder.writer(name) as stream:
                 _save(state, stream)
+            self._skipped.discard(steps_done)
             then()
             self._prune(steps_done, name)
         # Any exception in the thread is raised again in ``wait``.
@@ -253,11 +256,10 @@ class Checkpoints:
     def _prune(self, written: int, written_to: str) -> None:
         """Delete unneeded checkpoints up to the one just written.
 
-        Later ones were corrupt, otherwise the run would have resumed from them: they are not
-        counted.
+        Corrupt ones, which ``load_last`` skipped and no later write replaced, are not counted.
         """
         passed = [(steps, name) for steps, name in self._files() if steps <= written]
-        last = sorted({steps for steps, _ in passed})[-self._keep_last :]
+        last = sorted({steps for steps, _ in passed} - self._skipped)[-self._keep_last :]
         kept = {*last, *self._pinned()}
         for steps, name in passed:
             # With another history, it may have been in the other folder.

@@ -13,8 +13,12 @@ import pyarrow as pa
 import ray.exceptions
 import ray.train
 
-from biovl.core.errors import BiovlError, DamagedTable, NothingUsable, StorageError
+from biovl.core.errors import BiovlError, DamagedTable, NothingUsable, RayError, StorageError
 from biovl.core.filesystems import storage_problem, translate_storage_errors, without_credentials
+
+MAX_DEATHS = 8
+"""How often a worker may die at one task (a crash, full memory, a lost machine) and be replaced.
+Ray Data replaces it for ever: one image that ends its worker would keep a job busy for nights."""
 
 _FAILED = "failed"
 _SHOWN = 12
@@ -22,18 +26,34 @@ _SHOWN = 12
 _RESUMES = "Once this is fixed, the same command resumes the job."
 
 
-def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def run_task(where: str, work: Callable[[], dict[str, Any]], what: str = "") -> dict[str, Any]:
     """Run a task and return its row, or a row with its error for ``raise_task_error``.
 
     Args:
         where: The location the task works on, for errors of a disk or bucket.
-        work: The task.
+        work: The task. It is not begun again once its worker has died ``MAX_DEATHS`` times at it.
+        what: Name of the task, for that error.
     """
+    deaths = _earlier_attempts()
+    if deaths >= MAX_DEATHS:
+        error = RayError(
+            f"{what or 'a task'}: its worker died {deaths} times. It needs more memory than a "
+            f"worker has, or crashes a library; Ray's logs name the process\n{_RESUMES}"
+        )
+        return {_FAILED: pickle.dumps(error)}
     try:
         with translate_storage_errors(without_credentials(where)), _explain_damage():
             return work()
     except BiovlError as error:
         return {_FAILED: pickle.dumps(error)}
+
+
+def _earlier_attempts() -> int:
+    """Return how often Ray began the current task before; 0 outside of tasks, and in actors."""
+    # Not public: Ray's interfaces for a limit of a dataset's retries end with Ray 2.64.
+    worker = getattr(ray._private.worker.global_worker, "core_worker", None)
+    attempt = getattr(worker, "get_current_task_attempt_number", lambda: 0)
+    return int(attempt())
 
 
 def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:

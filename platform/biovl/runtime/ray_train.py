@@ -149,7 +149,8 @@ def fit(
                 raise TrainingError(
                     f"training failed {failures.described}; the last time: {reason}\n{_RESUMES}"
                 ) from error
-            say(f"restarting the training: {str(reason).strip().splitlines()[-1]}")
+            text = str(reason).strip() or repr(reason)
+            say(f"restarting the training: {text.splitlines()[-1]}")
         except ray.exceptions.ActorDiedError as error:
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(

@@ -12,6 +12,7 @@ drains by itself, for at most ``RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S`` seconds.
 """
 
 import argparse
+import http.client
 import json
 import logging
 import os
@@ -56,6 +57,7 @@ class SpotNotice:
 
         Raises:
             OSError: If the service does not answer.
+            http.client.HTTPException: If its answer is no HTTP, or is cut off.
             ValueError: If its answer cannot be read.
         """
         if time.monotonic() > self._token_ends:
@@ -139,7 +141,7 @@ def watch(
             pause_s = every_s
         except RuntimeError as error:
             _log.warning("%s; tries again", error)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             _log.info("no answer of the metadata service: %s", error)
             pause_s = min(pause_s * 2, 6 * every_s)
 

@@ -8,6 +8,7 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl.core.artifacts import Draft
+from biovl.core.errors import ArtifactError
 from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
@@ -56,7 +57,7 @@ class Stages:
                     Draft(uri).note(f"{key}/{number:06d}", own(*rest, number) or {})
                     return row
 
-                return run_task(uri, done)
+                return run_task(uri, done, f"{name} {number}")
 
             numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
             for row in numbers.map(work, num_cpus=cpus, num_gpus=gpus).iter_rows():
@@ -71,8 +72,21 @@ class Stages:
         return [number for number in range(total) if number not in finished]
 
     def receipts(self, key: str, total: int) -> list[dict[str, Any]]:
-        """Return the receipts of all tasks of a finished stage."""
-        return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(total)]
+        """Return the receipts of all tasks of a finished stage.
+
+        Raises:
+            ArtifactError: If one is missing: another job has published or deleted the folder.
+        """
+        return [self._receipt(f"{key}/{number:06d}") for number in range(total)]
+
+    def _receipt(self, name: str) -> dict[str, Any]:
+        receipt: dict[str, Any] | None = self._draft.read_note(name)
+        if receipt is None:
+            raise ArtifactError(
+                f"{self._draft.folder.described}/.draft has lost the receipt {name}: another job "
+                "has published or changed this folder"
+            )
+        return receipt
 
 
 def run_with_model(
