@@ -39,15 +39,32 @@ def test_weights_of_a_name_are_an_input_of_columns_and_models(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     repo = hub.repos["models/ann/small"] = Repo(private=False, files={"model.safetensors": b"1"})
-    for name in ("ann/small", "hf-hub:ann/small"):
-        assert fingerprint_of(name) == repo.sha
+    first = fingerprint_of("ann/small")
+    assert first == fingerprint_of("hf-hub:ann/small")
+    repo.files["README.md"] = b"a card that was edited"
+    assert fingerprint_of("ann/small") == first
+    repo.files["model.safetensors"] = b"2"
+    assert fingerprint_of("ann/small") not in (first, None)
     (begun,) = inputs = identity.as_input("ann/small", str(tmp_path / "new"))
-    assert begun.fingerprint == repo.sha
+    assert begun.fingerprint == fingerprint_of("ann/small")
     Draft.begin(str(tmp_path / "new"), "columns", {}, inputs)
     Draft.begin(str(tmp_path / "earlier"), "columns", {})
+    assert identity.as_input("ann/small", str(tmp_path / "earlier")) == []
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", NOWHERE)
     assert identity.as_input("ann/small", str(tmp_path / "new")) == inputs
     assert identity.as_input("ann/small", str(tmp_path / "earlier")) == []
+
+
+def test_other_weights_in_a_folder_that_was_begun_are_an_input(hub: Hub, tmp_path: Path) -> None:
+    hub.repos["models/ann/small"] = Repo(private=False, files={"model.safetensors": b"1"})
+    out, folders = str(tmp_path / "out"), [str(tmp_path / name) for name in "ab"]
+    for folder in folders:
+        Path(folder).mkdir()
+        Path(folder, "model.safetensors").write_bytes(folder.encode())
+    Draft.begin(out, "columns", {}, identity.as_input(folders[0], out))
+    for uri in (folders[1], "ann/small"):
+        (found,) = identity.as_input(uri, out)
+        assert found.fingerprint == fingerprint_of(uri)
 
 
 def test_without_a_network_it_is_the_commit_in_the_cache(

@@ -153,7 +153,10 @@ class _Handler(BaseHTTPRequestHandler):
             200,
             {
                 **about,
-                "siblings": [{"rfilename": path} for path in repo.files],
+                "siblings": [
+                    {"rfilename": path, "blobId": _git(content)}
+                    for path, content in repo.files.items()
+                ],
                 "tags": [],
                 "downloads": 0,
                 "likes": 0,
@@ -163,14 +166,14 @@ class _Handler(BaseHTTPRequestHandler):
     def resolve(self, body: bytes, name: str, path: str) -> None:
         repo = self.hub.repos.get(f"models/{name}")
         content = None if repo is None else repo.files.get(path)
-        if content is None:
+        if repo is None or content is None:
             code = "RepoNotFound" if repo is None else "EntryNotFound"
             self._answer(404, {"error": "none"}, {"X-Error-Code": code})
             return
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("ETag", f'"{_git(content)}"')
-        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("X-Repo-Commit", repo.sha)
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(content)

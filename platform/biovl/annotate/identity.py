@@ -10,11 +10,13 @@ def as_input(uri: str, out: str) -> list[Input]:
 
     Args:
         uri: Folder or name of the weights; may be empty.
-        out: Folder of the columns. What an earlier version began there, or a run that reached the
-            hub, goes on with the identity that it wrote down.
+        out: Folder of the columns. What was begun there without an identity of a name on the hub
+            goes on without, and without the hub with the one that is written down.
     """
-    recorded, key = recorded_inputs(out), f"weights {configs.spelled(uri)}"
-    if not uri or (recorded is not None and key not in recorded):
+    if not uri:
         return []
-    found = fingerprint_of(uri) or (recorded or {}).get(key)
+    recorded = recorded_inputs(out)
+    key = f"weights {configs.spelled(uri)}"
+    is_new = recorded is None or any(name.startswith("weights ") for name in recorded)
+    found = fingerprint_of(uri, ask_hub=is_new) or (recorded or {}).get(key)
     return [] if found is None else [Input(name="weights", uri=uri, fingerprint=found)]

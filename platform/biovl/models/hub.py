@@ -1,9 +1,14 @@
 """Models on the Hugging Face hub: which commit a name stands for, and what its client raises."""
 
+import hashlib
 from pathlib import Path
 
 TIMEOUT_S = 10.0
 """Seconds that the hub is waited for."""
+
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".json")
+"""Endings of the files that weights and their settings are in."""
 
 
 def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -22,6 +27,27 @@ def is_hub_name(source: str) -> bool:
     """Return whether a source that does not exist may name a repository: ``OWNER/NAME``."""
     name = source.removeprefix("hf-hub:")
     return name.count("/") == 1 and not name.startswith(("/", ".", "~"))
+
+
+def weights_hash(name: str) -> str | None:
+    """Return a hash of the weights and settings in a repository of models; None if unreachable.
+
+    Other files, as a card that was edited, do not change it.
+
+    Args:
+        name: ``OWNER/NAME``.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        about = HfApi().model_info(name, timeout=TIMEOUT_S, files_metadata=True)
+    except client_errors(OSError):
+        return None
+    # Of a large file, the id is that of a pointer with its SHA-256.
+    files = {file.rfilename: file.blob_id for file in about.siblings or ()}
+    names = sorted(file for file in files if file.endswith(_WEIGHTS))
+    listed = "".join(f"{file} {files[file]}\n" for file in names)
+    return hashlib.sha256(listed.encode()).hexdigest() if names else None
 
 
 def commit(name: str) -> str | None:

@@ -4,18 +4,19 @@ import hashlib
 from pathlib import Path
 
 from biovl.core.artifacts import Folder, find_manifest, fingerprint
-from biovl.models.hub import commit, is_hub_name
+from biovl.models.hub import is_hub_name, weights_hash
 
 ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
 """Endings of the names of weight files."""
 _BLOCK = 1 << 24
 
 
-def fingerprint_of(source: str) -> str | None:
+def fingerprint_of(source: str, *, ask_hub: bool = True) -> str | None:
     """Return a hash that identifies weights; None for a tag of open_clip, or if they do not exist.
 
     A folder published by our jobs is identified by its manifest, another one by all its files, a
-    name on the Hugging Face hub by its commit; None if neither hub nor cache has it.
+    name on the Hugging Face hub by its files there; None if the hub cannot be reached, or is
+    not to be asked.
     """
     place = source.removeprefix("local-dir:").rstrip("/")
     if "://" not in place:
@@ -29,8 +30,8 @@ def fingerprint_of(source: str) -> str | None:
     else:
         folder = Folder(place)
         names = folder.names("")
-    if not names and is_hub_name(source):
-        return commit(source.removeprefix("hf-hub:"))
+    if not names and ask_hub and is_hub_name(source):
+        return weights_hash(source.removeprefix("hf-hub:"))
     known = hashlib.sha256()
     for name in names:
         known.update(f"{name}\n".encode())

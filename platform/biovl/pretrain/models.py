@@ -15,6 +15,7 @@ from biovl.pretrain.locking import lock
 from biovl.pretrain.optimizer import make_optimizer
 
 _WEIGHTS = ("weights", "image_weights", "text_weights")
+_KEYS = tuple(f"{name} " for name in _WEIGHTS)
 
 # SigLIP, section 3.3, and open_clip's --siglip. Without a bias the N - 1 pairs of an image that do
 # not match have a probability of one half, and the loss of 4,096 pairs begins at 3,000, not at 10.
@@ -80,19 +81,21 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
 def weights_of(config: PretrainConfig) -> list[Input]:
     """Return files and folders of initial weights as inputs of a run's manifest.
 
-    Weights given by name are left out, and those that a run in ``out`` has not recorded: it was
+    Left out are tags of open_clip, and all weights if a run in ``out`` has recorded none: it was
     begun by an earlier version. Weights that do not exist any more are as recorded, since a run
     with a checkpoint does not read them.
     """
     if config.from_:
         return []
     recorded = recorded_inputs(config.out)
+    # "image_weights URI"; other names are those of corpora.
+    has_none = recorded is not None and not any(key.startswith(_KEYS) for key in recorded)
     _, settings = plugins.resolve("models.builders", config.model)
     inputs = []
     for name in _WEIGHTS:
         uri = getattr(settings, name, "")
         key = f"{name} {configs.spelled(uri)}"
-        if not uri or (recorded is not None and key not in recorded):
+        if not uri or has_none:
             continue
         found = weight_identity.fingerprint_of(uri) or (recorded or {}).get(key)
         if found is not None:
