@@ -268,8 +268,9 @@ class _UniqueNames(yaml.SafeLoader):  # type: ignore[misc]
     """Rejects names that are there twice: of two lists ``keys``, YAML would keep the last one."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
-        for at, (name, _) in enumerate(node.value):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        names = [name.value for name, _ in pairs if isinstance(name, yaml.ScalarNode)]
+        for at, (name, _) in enumerate(pairs):
             if isinstance(name, yaml.ScalarNode) and name.value in names[:at]:
                 raise yaml.constructor.ConstructorError(
                     problem=f"{name.value:.64} is there twice: keep one",

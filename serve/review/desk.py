@@ -171,7 +171,9 @@ class Desk:
             now = store.states_of(connection, self._keys)
             for vote in done.votes:
                 # Votes may also be those that made the list: their clusters are still tied.
-                if not now[vote.cluster_id].ties:
+                # A cluster with votes of practice alone has no state.
+                state = now.get(vote.cluster_id)
+                if state is None or not state.ties:
                     assignment.note_answered(connection, vote, self.rules)
         return messages.ImportAnswer(
             saved=done.saved,

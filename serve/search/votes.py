@@ -31,9 +31,10 @@ NEGATIONS = (
 )
 _NITRIC_OXIDE = (
     # "NO production", "effects of NO"; "NO PNEUMONIA" and "There is NO pneumonia" deny it.
-    r"(?-i:NO)(?:(?<=\bof\sNO)\b(?!\s+evidence\b)|(?<=haled\sNO)\b|\s*[,;.)/+-]"
+    r"(?-i:NO)(?:(?<=\bof\sNO)\b(?!\s+evidence\b)|(?<=haled\sNO)\b|\s*[,;.)+-]"
+    r"|\s*(?-i:/(?![A-Z]{3}))|\s+(?-i:and|or|on|in|by|is|was|from)\b"
     r"|\s+(?:synth\w+|production|release|levels|donors?|signall?ing|bioavailability|radicals?"
-    r"|concentrations?|generation|scavengers?|and|or|on|in|by|is|was|from)\b)"
+    r"|concentrations?|generation|scavengers?)\b)"
 )
 _NEGATION = re.compile(
     # "CT without contrast" denies no finding; "without contrast enhancement"

@@ -273,8 +273,8 @@ def test_tars_named_after_splits_are_of_these(tmp_path: Path) -> None:
     tar(tmp_path / "more.tar", {"0.png": png(4), "0.cls": b"1"})
     with pytest.raises(ArtifactError, match=r"more\.tar is not named after a split"):
         opening.open_labelled(str(tmp_path))
-    given = Plugin("webdataset", {"path": str(tmp_path), "split": "test"})
-    assert opening.open_labelled(given).splits.tolist() == ["test"] * 4
+    given = Plugin("webdataset", {"path": str(tmp_path), "split": "val"})
+    assert opening.open_labelled(given).splits.tolist() == ["val"] * 4
 
 
 def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:

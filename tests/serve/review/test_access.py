@@ -127,6 +127,18 @@ def test_who_was_brought_by_csv_goes_on_in_the_same_name(concepts: Path, tmp_pat
     assert [one.split(",")[2] for one in rows] == ["Zoë-Ann", "Ben"]
 
 
+def test_votes_of_practice_alone_are_imported(concepts: Path, tmp_path: Path) -> None:
+    first, second = (
+        Reviewer(review(concepts, database=f"sqlite:///{tmp_path / name}.db", practice=1), "ann")
+        for name in "ab"
+    )
+    assert first.vote(first.take()).status_code == 200
+    votes = first("GET", "/v1/votes.csv").content
+    assert b"true" in votes.splitlines()[1]
+    answer = second("POST", "/v1/votes.csv", content=votes, headers={"Content-Type": "text/csv"})
+    assert answer.json()["saved"] == 1
+
+
 def test_the_log_has_neither_tokens_nor_answers(
     concepts: Path, reviewers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

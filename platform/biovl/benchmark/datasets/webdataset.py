@@ -33,8 +33,8 @@ class Config:
     """The folder of the tars, local or ``s3://``."""
     classes: tuple[str, ...] = ()
     """Names of the labels 0, 1 …; empty: the lines of classnames.txt."""
-    split: str = ""
-    """Split of the tars that are not in a folder of a split. Empty: the one in their names; test if
+    split: str = "test"
+    """Split of the tars that are not in a folder of a split. test: the one in their names, test if
     no name has one."""
 
 
@@ -104,14 +104,14 @@ def build(config: Config) -> LabelledImages | Pairs:
 
 def _tars(config: Config, folder: Folder) -> list[tuple[str, str]]:
     names = folder.names("", ".tar")
-    splits = {name: config.split or selection.split_of_file(name) for name in names}
-    if not any(splits.values()):
-        splits = dict.fromkeys(names, "test")
+    splits = {name: selection.split_of_file(name) for name in names}
+    if config.split != "test" or not any(splits.values()):
+        splits = dict.fromkeys(names, config.split)
     unnamed = [name for name, split in splits.items() if split is None]
     if unnamed:
         raise ArtifactError(
             f"{folder.described}/{unnamed[0]} is not named after a split, as other files there "
-            "are: rename it, or set split for all of them"
+            "are: rename it, or set split=val or split=train for all of them"
         )
     tars = [(name, split) for name, split in splits.items() if split is not None]
     for inner in ("train", "val", "valid", "validation", "test"):
