@@ -128,7 +128,8 @@ def test_limits_are_those_of_the_job() -> None:
 
 def test_plans_train_as_fast_as_a_dry_run_says() -> None:
     """And in its micro-batches, compiled or not."""
-    for changes in ({}, {"step.compile": True}, {"batch.pairs": 65_536}):
+    locked = {"optim.locked": "image", "optim.image_unlocked_groups": 6}
+    for changes in ({}, {"step.compile": True}, {"batch.pairs": 65_536}, locked):
         config = plan(
             pretrain={"recipe": "biomedclip", "changes": changes},
             assume={"utilisation": 1, "caption_tokens": 118},
@@ -140,13 +141,42 @@ def test_plans_train_as_fast_as_a_dry_run_says() -> None:
             "out": "out",
         }
         own = configs.build(PretrainConfig, {**values, **changes, "workers.count": 8})
-        found = describe(own.model)
+        found = describe(own.model, own.optim)
         info = memory.describe(
-            found.model, image_size=224, context=256, embed_dim=found.model_cfg["embed_dim"]
+            found.model,
+            image_size=224,
+            context=256,
+            embed_dim=found.model_cfg["embed_dim"],
+            optim=own.optim,
         )
         told = estimate(own, info, lengths(118, 2_000_000), accelerators=[A100_40]).forecasts[0]
         assert run.forecast.pairs_per_s == pytest.approx(told.pairs_per_s, rel=0.01)
         assert run.micro_batch == pytest.approx(told.micro_batch, rel=0.02)
+
+
+def test_a_locked_tower_trains_sooner_and_is_embedded_as_before() -> None:
+    own = {"recipe": "biomedclip", "changes": {}}
+    whole = planner(plan(pretrain=own))
+    locked = planner(plan(pretrain={**own, "changes": {"optim.locked": "image"}}))
+    assert locked.training().flops_per_pair < 0.7 * whole.training().flops_per_pair
+    assert locked.pretrain().gpu_hours < 0.7 * whole.pretrain().gpu_hours
+    assert locked.index().gpu_hours == pytest.approx(whole.index().gpu_hours)
+    assert whole.training().forward_flops == pytest.approx(whole.training().flops_per_pair / 3)
+
+
+def test_changes_of_a_model_keep_its_other_settings() -> None:
+    """As in a run, also where a command line gives them, nested."""
+    base = plan(pretrain__recipe="biomedclip")
+    whole = planner(base).training()
+    run = planner(configs.override(base, {"pretrain.changes.model.patch_dropout": 0.5})).training()
+    assert run.flops_per_pair < 0.8 * whole.flops_per_pair
+    assert run.parameters == whole.parameters
+    # Patches are dropped in training only.
+    assert run.forward_flops == pytest.approx(whole.forward_flops)
+    # A plug-in that is named replaces the recipe's.
+    named = {"name": "open_clip", "architecture": "RN50"}
+    other = planner(plan(pretrain={"recipe": "biomedclip", "changes": {"model": named}}))
+    assert other.training().embed_dim == 1024
 
 
 def test_pairs_take_the_cpus_that_a_dry_run_says() -> None:

@@ -101,6 +101,27 @@ def test_only_epochs_of_batches_that_do_not_fit_are_recomputed() -> None:
     assert found.hours * 3600 == pytest.approx(7000 * 12.5e9 / 50e12)
 
 
+def test_a_tower_locked_in_part_takes_the_passes_of_its_trained_layers() -> None:
+    gpu = Accelerator("test", 100, 50, 80, shares=(0.5, 0.5))
+
+    def gigaflops(image_passes: float, **step) -> float:
+        info = replace(INFO, cost=replace(INFO.cost, image_passes=image_passes))
+        run = config(workers=2, step=StepConfig(**step))
+        (found,) = estimate(run, info, LENGTHS, accelerators=[gpu]).forecasts
+        assert found.pairs_per_s is not None
+        return 2 * 50e3 / found.pairs_per_s
+
+    # An image of 10 GFLOP, and captions of 2.5.
+    assert gigaflops(1.0) == pytest.approx(10 + 3 * 2.5)
+    assert gigaflops(2.5) == pytest.approx(2.5 * 10 + 3 * 2.5)
+    # Micro-batches repeat the forward pass of all layers, checkpoints that of the trained ones.
+    assert gigaflops(1.0, micro_batch=25) == pytest.approx(10 + 4 * 2.5)
+    assert gigaflops(2.5, micro_batch=25) == pytest.approx(3.5 * 10 + 4 * 2.5)
+    kept = {"checkpoint_activations": True}
+    assert gigaflops(2.5, **kept) == pytest.approx((2.5 + 0.75) * 10 + 4 * 2.5)
+    assert gigaflops(3.0, micro_batch=25, **kept) == pytest.approx(5 * 12.5)
+
+
 def held_by(**changes):
     asked = {
         "batch": 4096, "local": 256, "micro_batch": 256, "tokens": 2.5, "tile": 1024,

@@ -11,14 +11,15 @@ import numpy as np
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
-from biovl.models.builders import open_clip
+from biovl.core.plugins import Plugin
 from biovl.plan.config import PretrainPlan
 from biovl.pretrain import hardware
-from biovl.pretrain.config import RECIPES, PretrainConfig
+from biovl.pretrain.config import RECIPES, OptimConfig, PretrainConfig
 from biovl.pretrain.estimate import Forecast, RunEstimate, compiled_as_configured, estimate
-from biovl.pretrain.flops import TRAINING_PER_FORWARD
 from biovl.pretrain.hardware import Accelerator
-from biovl.pretrain.memory import ModelInfo, describe
+from biovl.pretrain.memory import ModelInfo
+from biovl.pretrain.memory import describe as describe_sizes
+from biovl.pretrain.models import describe
 
 _BATCHES = 4
 """Number of batches in the estimate; more make no difference, as captions are evenly spaced
@@ -38,7 +39,7 @@ class TrainingCost:
 
     flops_per_pair_padded: float
     forward_flops: float
-    """FLOPs of the forward pass of one pair."""
+    """FLOPs of embedding one pair, without padding and patch dropout."""
 
     micro_batch: int | None
     """Pairs per forward pass of one GPU; None if not even one fits."""
@@ -84,6 +85,10 @@ def training(
     total_pairs = pairs * config.epochs
     # Estimated on a few batches; whether the run is compiled depends on all pairs.
     forecast = compiled_as_configured(config, forecast, estimated.plan.pairs, total_pairs)
+    # Not a third of the training: a locked tower has no backward pass, and only training drops
+    # patches.
+    embeds = _info(_sections(config, patch_dropout=0.0)).cost
+    texts_N = np.minimum(_captions(config, caption_tokens), info.context)
     speed = forecast.pairs_per_s
     if speed is not None:
         speed *= utilisation
@@ -92,7 +97,7 @@ def training(
         hours=math.inf if speed is None else total_pairs / speed / 3600,
         flops_per_pair=estimated.flops,
         flops_per_pair_padded=estimated.flops_padded,
-        forward_flops=estimated.flops / TRAINING_PER_FORWARD,
+        forward_flops=embeds.image + float(embeds.text(texts_N).mean()),
         micro_batch=forecast.micro_batch,
         parameters=info.parameters,
         embed_dim=info.embed_dim,
@@ -123,6 +128,11 @@ def cores(vcpus: int, gflops: float, memory_gib: float) -> Accelerator:
     return Accelerator(f"{vcpus} vCPUs", None, tflops, memory_gib * 1.074, shares=(1.0, 1.0))
 
 
+def _captions(config: PretrainConfig, mean: float) -> np.ndarray:
+    """Return the lengths of the captions of the estimate, in tokens, not truncated. Shape [N]."""
+    return lengths(mean, _BATCHES * _largest_batch(config))
+
+
 def _largest_batch(config: PretrainConfig) -> int:
     return max(config.batch.of_epoch(epoch) for epoch in range(config.epochs))
 
@@ -136,7 +146,7 @@ def _estimated(
     return estimate(
         configs.override(config, {"workers.count": workers}),
         info,
-        lengths(caption_tokens, _BATCHES * _largest_batch(config)),
+        _captions(config, caption_tokens),
         accelerators=[
             replace(
                 accelerator,
@@ -159,22 +169,43 @@ def _share(accelerator: Accelerator, *, compiled: bool) -> float:
 def _described(recipe: str, changes: str) -> tuple[PretrainConfig, ModelInfo]:
     if recipe not in RECIPES:
         raise ConfigError(f"pretrain.recipe: choose from {', '.join(RECIPES)}, got {recipe!r}")
-    replaced: Mapping[str, Any] = json.loads(changes)
+    replaced = _by_dotted_name(json.loads(changes))
     built = configs.override(
         RECIPES[recipe](), {"corpus": "corpus", "out": "out", "mixture.factors": []}
     )
     config = configs.override(built, replaced)
-    model = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
-    return config, _info(model)
+    return config, _info(_sections(config))
+
+
+def _sections(config: PretrainConfig, **changed: Any) -> str:
+    """Return what determines a model's description, as JSON, with changed settings of the model."""
+    plain = configs.to_plain(config)
+    model = {**plain["model"], **changed}
+    return json.dumps({"model": model, "optim": plain["optim"]}, sort_keys=True)
+
+
+def _by_dotted_name(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes by dotted name: those of a command line are nested.
+
+    A mapping that has a dotted name, or names a plug-in, replaces the recipe's, as in a run.
+    """
+    result: dict[str, Any] = {}
+    for name, value in changes.items():
+        is_whole = "." in name or (isinstance(value, Mapping) and "name" in value)
+        result |= {name: value} if is_whole else configs.flat({name: value}, keep_empty=True)
+    return result
 
 
 @functools.lru_cache(16)
-def _info(model: str) -> ModelInfo:
-    settings = {name: value for name, value in json.loads(model).items() if name != "name"}
-    described = open_clip.describe(configs.build(open_clip.Config, settings))
-    return describe(
+def _info(sections: str) -> ModelInfo:
+    """Describe a model as the dry run of pretrain does: without what the optimizer locks."""
+    plain = json.loads(sections)
+    optim = configs.build(OptimConfig, plain["optim"])
+    described = describe(configs.build(Plugin, plain["model"]), optim)
+    return describe_sizes(
         described.model,
         image_size=described.image_size,
         context=described.context_length,
         embed_dim=described.model_cfg["embed_dim"],
+        optim=optim,
     )

@@ -209,12 +209,17 @@ class _Computed:
         again = (micro < local) + self._config.step.checkpoint_activations
         return TRAINING_PER_FORWARD + again
 
-    def _flops(self, passes: int) -> float:
-        """Return the operations per pair; a locked tower runs forward once."""
-        cost = self._info.cost
-        image = passes if cost.image_passes == TRAINING_PER_FORWARD else 1
-        text = passes if cost.text_passes == TRAINING_PER_FORWARD else 1
-        return image * cost.image + text * self._texts
+    def _flops(self, micro: int, local: int) -> float:
+        """Return the operations per pair, with what is recomputed."""
+        cost, recomputed = self._info.cost, self._config.step.checkpoint_activations
+
+        def passes(trained: float) -> float:
+            share = (trained - 1) / (TRAINING_PER_FORWARD - 1)
+            # A locked tower runs forward once. Micro-batches repeat the whole forward pass of one
+            # that is locked in part, checkpoints only that of its trained layers.
+            return trained + (micro < local and share > 0) + recomputed * share
+
+        return passes(cost.image_passes) * cost.image + passes(cost.text_passes) * self._texts
 
     def held(
         self, batch: int, local: int, micro: int, *, autocast: bool, fullest: bool = False
@@ -263,7 +268,7 @@ class _Computed:
         if micro is not None and peak is not None:
             # Epochs of small batches may fit in one pass, without recomputation.
             flops = sum(
-                size * steps * self._flops(self.passes(micro, math.ceil(size / workers)))
+                size * steps * self._flops(micro, math.ceil(size / workers))
                 for size, steps in plan.epochs
             )
             at_peak = flops / (workers * peak) / 3600
