@@ -15,7 +15,7 @@ from biovl.plan import config as plan_config
 from biovl.plan import steps
 from biovl.plan.config import HarvestPlan, PlanConfig
 from biovl.plan.pretraining import lengths
-from biovl.plan.report import reckon
+from biovl.plan.report import reckon, render, to_json
 from biovl.plan.sensitivity import mid, spread, swings, total
 from biovl.plan.steps import Planner, harvest_source
 from biovl.plan.tables import assumptions, prices
@@ -327,6 +327,36 @@ def test_the_number_that_moves_most_stands_first_and_known_ones_are_not_listed()
     likely = total(config, planner(config).costs(), 1.0).hours
     assert by_name["utilisation"].high.hours == pytest.approx(likely - training / 2)
     assert by_name["utilisation"].low.hours == pytest.approx(likely + training)
+
+
+def test_an_assumption_with_which_nothing_can_be_planned_is_left_out_and_named() -> None:
+    # 4,096 pairs a step: 3,500 articles have enough at two figures each, not at one.
+    config = plan(
+        corpus__articles=3_500,
+        pretrain__recipe="biomedclip",
+        assume={"figures_per_article": [1, 2, 3], "decode_image_ms": [1, 2, 3]},
+    )
+    found = reckon(config)
+    by_name = {each.name: each for each in found.swings}
+    few = by_name["figures_per_article"]
+    assert few.low is None
+    assert few.high.hours > found.total.hours
+    assert by_name["decode_image_ms"].low is not None
+    low, high = found.hours_between
+    assert low <= found.total.hours <= high
+    (warning,) = (line for line in found.warnings if "left out" in line)
+    assert "figures_per_article at its low, 1," in warning
+    assert "batch.pairs" in warning
+    assert "– … " in render(found)
+    by_json = {each["name"]: each for each in to_json(found)["sensitivity"]}
+    assert by_json["figures_per_article"]["low"] is None
+
+
+def test_a_plan_without_a_model_needs_no_pairs_for_one() -> None:
+    config = plan(corpus__articles=10, jobs=["harvest", "assemble"])
+    with pytest.raises(ConfigError, match=r"batch\.pairs"):
+        planner(config).training()
+    assert [cost.job for cost in reckon(config).costs] == ["harvest", "assemble"]
 
 
 def test_independent_errors_add_as_squares() -> None:

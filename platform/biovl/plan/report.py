@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
@@ -65,6 +65,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
     level = assumed["price_level"]
     likely = total(config, costs, level)
     found = swings(config)
+    ends = [each.ends for each in found]
     compared = papers.names() if compare_all else [config.paper] if config.paper else []
     others = alternatives(planner)
     return CostPlan(
@@ -73,13 +74,13 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
         costs=costs,
         storage_dollars=storage_dollars(config, costs, level),
         total=likely,
-        dollars_between=spread(likely.dollars, ((s.low.dollars, s.high.dollars) for s in found)),
-        hours_between=spread(likely.hours, ((s.low.hours, s.high.hours) for s in found)),
+        dollars_between=spread(likely.dollars, ((low.dollars, high.dollars) for low, high in ends)),
+        hours_between=spread(likely.hours, ((low.hours, high.hours) for low, high in ends)),
         swings=found,
         alternatives=others,
         compared={name: papers.compare(name) for name in compared},
         advice=list(_advice(planner, costs, likely, found, others)),
-        warnings=list(_warnings(planner, costs)),
+        warnings=list(_warnings(planner, costs, found)),
     )
 
 
@@ -145,14 +146,24 @@ def _advice(
         yield f"The same on {best.cost.machines} costs {_money(less)} less."
 
 
-def _warnings(planner: Planner, costs: Sequence[Cost]) -> Iterable[str]:
+def _warnings(planner: Planner, costs: Sequence[Cost], found: Sequence[Swing]) -> Iterable[str]:
     jobs = {cost.job for cost in costs}
-    machine, hot = planner.config.serve.fleet.machine, planner.hot_gb()
-    if "serve" in jobs and hot > 0.7 * machine.memory_gib * 1.074:
-        yield (
-            f"an index of {hot:,.0f} GB does not fit beside a model into {machine.memory_gib:,.0f} "
-            "GiB: choose a larger serve.fleet.instance, or index low_memory"
-        )
+    # Of serve only: without a model of the plan, its embeddings have no length.
+    if "serve" in jobs:
+        machine, hot = planner.config.serve.fleet.machine, planner.hot_gb()
+        if hot > 0.7 * machine.memory_gib * 1.074:
+            yield (
+                f"an index of {hot:,.0f} GB does not fit beside a model into "
+                f"{machine.memory_gib:,.0f} GiB: choose a larger serve.fleet.instance, or index "
+                "low_memory"
+            )
+    for each in found:
+        for end, reason in each.left_out.items():
+            value = each.assumption.low if end == "low" else each.assumption.high
+            yield (
+                f"{each.name} at its {end}, {value:,.4g}, is left out of the likely range, as "
+                f"nothing can be planned with it: {reason}"
+            )
     if "annotate" in jobs:
         yield "annotate is not measured on a GPU: its rate is an assumption"
     harvest = next((cost for cost in costs if cost.job == "harvest"), None)
@@ -298,10 +309,8 @@ def _tornado(plan: CostPlan) -> list[str]:
                 f"{own.mid:,.4g}",
                 f"{own.high:,.4g}",
                 own.how,
-                f"{_signed(each.low.dollars, plan.total.dollars)} … "
-                f"{_signed(each.high.dollars, plan.total.dollars)}",
-                f"{_signed(each.low.hours, plan.total.hours)} … "
-                f"{_signed(each.high.hours, plan.total.hours)}",
+                " … ".join(_change(end, plan.total, "dollars") for end in (each.low, each.high)),
+                " … ".join(_change(end, plan.total, "hours") for end in (each.low, each.high)),
             )
         )
     more = len(plan.swings) - _SWINGS_SHOWN
@@ -345,6 +354,11 @@ def _table(rows: Sequence[Sequence[str]], *, left: set[int]) -> list[str]:
 
 def _money(dollars: float, *, cents: bool = False) -> str:
     return f"${dollars:,.2f}" if cents and dollars < 100 else f"${dollars:,.0f}"
+
+
+def _change(end: Total | None, likely: Total, what: Literal["dollars", "hours"]) -> str:
+    """Return the difference of an end to the likely total; a dash if it is left out."""
+    return "–" if end is None else _signed(getattr(end, what), getattr(likely, what))
 
 
 def _signed(value: float, base: float) -> str:
@@ -397,7 +411,7 @@ def to_json(plan: CostPlan) -> dict[str, Any]:
             }
             for each in plan.alternatives
         ],
-        "sensitivity": [dataclasses.asdict(each) for each in plan.swings],
+        "sensitivity": [_without_likely(each) for each in plan.swings],
         "papers": {
             name: [{**dataclasses.asdict(row), "ratio": row.ratio} for row in rows]
             for name, (_, rows) in plan.compared.items()
@@ -405,6 +419,11 @@ def to_json(plan: CostPlan) -> dict[str, Any]:
         "advice": plan.advice,
         "warnings": plan.warnings,
     }
+
+
+def _without_likely(swing: Swing) -> Mapping[str, Any]:
+    """Return a swing as JSON-ready values; its likely totals are those of the plan."""
+    return {name: v for name, v in dataclasses.asdict(swing).items() if name != "likely"}
 
 
 def _plain(cost: Cost) -> Mapping[str, Any]:

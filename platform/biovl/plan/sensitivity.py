@@ -1,9 +1,10 @@
 """Sensitivity of a plan to each assumption."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from biovl.core.errors import ConfigError
 from biovl.plan.config import PlanConfig
 from biovl.plan.steps import Cost, Planner, storage_dollars
 from biovl.plan.tables import Assumption, assumptions
@@ -29,18 +30,31 @@ class Swing:
 
     name: str
     assumption: Assumption
-    low: Total
-    high: Total
+    low: Total | None
+    high: Total | None
+    """None: nothing can be planned with that value, such as too few pairs for a batch."""
+
+    likely: Total
+    """Totals for its likely value."""
+    left_out: Mapping[str, str]
+    """Reason by end, ``low`` or ``high``, of those that are None."""
+
+    @property
+    def ends(self) -> tuple[Total, Total]:
+        """Totals for both values; the likely ones in place of an end that is left out."""
+        return self.low or self.likely, self.high or self.likely
 
     @property
     def dollars(self) -> float:
         """Absolute difference between the two costs, in dollars."""
-        return abs(self.high.dollars - self.low.dollars)
+        low, high = self.ends
+        return abs(high.dollars - low.dollars)
 
     @property
     def hours(self) -> float:
         """Absolute difference between the two durations, in hours."""
-        return abs(self.high.hours - self.low.hours)
+        low, high = self.ends
+        return abs(high.hours - low.hours)
 
 
 def mid(config: PlanConfig) -> dict[str, float]:
@@ -60,18 +74,40 @@ def total(config: PlanConfig, costs: Iterable[Cost], price_level: float) -> Tota
 
 
 def swings(config: PlanConfig) -> list[Swing]:
-    """Return the effect of each assumption by itself, the largest difference in dollars first."""
+    """Return the effect of each assumption by itself, the largest difference in dollars first.
+
+    Raises:
+        ConfigError: If nothing can be planned with the likely values.
+    """
     likely = mid(config)
 
     def at(name: str, value: float) -> Total:
         assumed = {**likely, name: value}
         return total(config, Planner(config, assumed).costs(), assumed["price_level"])
 
-    result = [
-        Swing(name=name, assumption=own, low=at(name, own.low), high=at(name, own.high))
-        for name, own in ((name, config.assumed(name)) for name in likely)
-        if own.low < own.high
-    ]
+    middle = total(config, Planner(config, likely).costs(), likely["price_level"])
+    result = []
+    for name in likely:
+        own = config.assumed(name)
+        if own.low == own.high:
+            continue
+        ends, left_out = dict[str, Total](), dict[str, str]()
+        for end, value in (("low", own.low), ("high", own.high)):
+            # What is planned for the likely value may not be possible with an extreme one.
+            try:
+                ends[end] = at(name, value)
+            except ConfigError as error:
+                left_out[end] = str(error)
+        result.append(
+            Swing(
+                name=name,
+                assumption=own,
+                low=ends.get("low"),
+                high=ends.get("high"),
+                likely=middle,
+                left_out=left_out,
+            )
+        )
     # Ordered by hours if the plan has no prices.
     return sorted(result, key=lambda each: (-each.dollars, -each.hours))
 
