@@ -8,8 +8,8 @@ import pytest
 from biovl.assemble.config import AS_PUBLISHED
 from biovl.benchmark import benchmarks
 from biovl.chain.checks import check_assemble
-from biovl.chain.reproduce import choose, read_papers, report
-from biovl.chain.reproduce.graph import Graph, build, read_settings
+from biovl.chain.reproduce import choose, command, hours, read_papers, report
+from biovl.chain.reproduce.graph import Graph, build, read_settings, reject_unused
 from biovl.chain.reproduce.job import foresee
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
@@ -118,6 +118,68 @@ def test_unknown_settings_are_rejected(setting: str) -> None:
         read_settings({"folder": "none", setting: "1"}, PAPERS)
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("merge.alpha", r"merge\.alpha is set, but no step"),
+        ("biomedclip_384.epochs", r"biomedclip_384\.epochs is set"),
+        # An evaluation of other tables.
+        ("zero_shot.resamples", r"zero_shot\.resamples is set"),
+        ("use.labels", r"use\.labels is set, but no step"),
+        # A folder is used in place of what reads it.
+        ("use.figures", r"use\.figures is set"),
+        ("figures.workers.count", r"figures\.workers\.count is set.*in its place"),
+    ],
+)
+def test_settings_that_reach_no_step_are_rejected(setting: str, says: str) -> None:
+    given = {"folder": "none", "use.pmc_15m": "corpus", setting: "1"}
+    settings = read_settings(given, PAPERS)
+    graph = build(PAPERS, choose(PAPERS, "biomedclip_s1").values(), settings)
+    with pytest.raises(ConfigError, match=says):
+        reject_unused([graph], settings)
+
+
+def test_settings_that_one_of_several_tables_has_are_not_rejected() -> None:
+    values = {
+        "folder": "none",
+        "use.biomedclip_released": "biomedclip",
+        "merge.alpha": 0.5,
+        "harvest.workers.count": 4,
+        "biomedclip_gpt.workers.count": 2,
+        "pmc_15m_val.resamples": 10,
+        "general.resamples": 10,
+    }
+    settings = read_settings(values, PAPERS)
+    tables = choose(PAPERS, "biomedclip_s1,biomedica_3")
+    reject_unused([build(PAPERS, tables.values(), settings)], settings)
+    reject_unused([build(PAPERS, [table], settings) for table in tables.values()], settings)
+    small = read_settings({**values, "size": "small", "stand_ins.articles": 9}, PAPERS)
+    reject_unused([build(PAPERS, tables.values(), small)], small)
+
+
+def test_the_command_rejects_them_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["biomedclip_s1", "--dry-run"], ["biomedclip_s1"]):
+        with pytest.raises(SystemExit) as end:
+            command.run([*arguments, "--set", f"folder={tmp_path}", "--set", "merge.alpha=0.3"])
+        assert end.value.code == 2
+        assert "merge.alpha is set" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_folder_is_used_in_place_of_an_evaluation() -> None:
+    with pytest.raises(ConfigError, match=r"use\.zero_shot: zero_shot is an evaluation"):
+        read_settings({"folder": "none", "use.zero_shot": "reports"}, PAPERS)
+
+
+def test_the_articles_of_a_harvest_are_not_compared_with_those_of_the_paper() -> None:
+    table = PAPERS.tables["biomedica_6"]
+    (articles,) = (row for row in table.rows if row.at.startswith("harvested."))
+    assert articles.equal == "no"
+    assert "before our rules" in articles.note
+
+
 def test_what_has_to_be_provided_is_said_with_its_command() -> None:
     missing = set(graph_of("biomedica_3").missing.values())
     assert any("biovl prepare ubench" in reason for reason in missing)
@@ -159,6 +221,18 @@ def test_no_corpus_of_the_tested_models_has_articles_of_the_tests_year() -> None
     assert "years(maximum=2024)" in graph.chain.settings["longcap"]["rules+"]
     (limit,) = [rule for rule in configured["biomedica_6m"].rules if rule.name == "years"]
     assert limit.settings == {"maximum": 2024}
+
+
+def test_steps_whose_hours_are_not_estimated_are_named() -> None:
+    graph = graph_of("longclip_1_cxr", labels__votes="votes.csv")
+    told = report.plan(graph, graph.links(), hours.costs(graph, PAPERS), {})
+    (line,) = (line for line in told.splitlines() if line.startswith("about "))
+    assert line.endswith("by biovl plan; without: reports, concepts, labels, long_captions")
+    # What is published is not to do.
+    given = graph_of("biomedclip_s1", use__figures="figures")
+    of_given = hours.costs(given, PAPERS)
+    told = report.plan(given, given.links(), of_given, {})
+    assert "by biovl plan; without: reports\n" in told
 
 
 def test_long_captions_are_written_for_pairs_of_the_corpus() -> None:

@@ -80,6 +80,7 @@ def _list(values: dict[str, Any]) -> bool:
     papers = read_papers()
     settings = graph.read_settings({"folder": "reproduced", **values}, papers)
     graphs = {name: graph.build(papers, [table], settings) for name, table in papers.tables.items()}
+    graph.reject_unused(graphs.values(), settings)
     print(report.listing(papers, graphs))
     return False
 
@@ -92,7 +93,9 @@ def _reproduce(parsed: argparse.Namespace, values: dict[str, Any]) -> bool:
 
     papers = read_papers()
     tables = choose(papers, parsed.table)
-    steps = graph.build(papers, tables.values(), graph.read_settings(values, papers))
+    settings = graph.read_settings(values, papers)
+    steps = graph.build(papers, tables.values(), settings)
+    graph.reject_unused([steps], settings)
     if parsed.dry_run:
         survey(steps)
         failing = foresee(steps)

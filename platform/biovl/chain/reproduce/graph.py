@@ -172,6 +172,11 @@ def read_settings(values: Mapping[str, Any], papers: Papers) -> Settings:
         if setting in _OWN:
             own[setting] = str(value).rstrip("/")
         elif head == "use" and rest in papers.steps:
+            if papers.steps[rest].job == "benchmark":
+                raise ConfigError(
+                    f"{setting}: {rest} is an evaluation, which has a report for each model; "
+                    "use.STEP is for a step whose folder others read"
+                )
             use[rest] = str(value)
         elif head in {*steps, *_PROTOTYPES} and rest:
             changed.setdefault(head, {})[rest] = value
@@ -195,6 +200,31 @@ def build(papers: Papers, tables: Iterable[Table], settings: Settings) -> Graph:
         for row in table.rows:
             builder.add_row(table, row)
     return builder.graph()
+
+
+def reject_unused(graphs: Iterable[Graph], settings: Settings) -> None:
+    """Reject settings that no step of the graphs has, and folders that none of them reads.
+
+    Raises:
+        ConfigError: If there is one; the message has the first such setting.
+    """
+    known, given = set[str](), set[str]()
+    for graph in graphs:
+        evaluations = {evaluation for _, evaluation in graph.reports}
+        known |= {*graph.jobs, *graph.jobs.values(), *evaluations}
+        given |= graph.given.keys()
+    for name, own in settings.steps.items():
+        if name not in known:
+            raise ConfigError(
+                f"{name}.{next(iter(own))} is set, but no step of these tables is called {name}, "
+                "nor is its job, or a folder is used in its place; --dry-run lists the steps"
+            )
+    for name in settings.use:
+        if name not in given:
+            raise ConfigError(
+                f"use.{name} is set, but no step of these tables reads {name}; --dry-run lists "
+                "the steps"
+            )
 
 
 def evaluation_of(table: Table, column: Column) -> str:

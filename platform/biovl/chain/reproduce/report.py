@@ -231,6 +231,7 @@ def plan(
     """Return the steps with state and hours, and what the user has to provide."""
     states = {found.step.name: found for found in links}
     hours, shown = 0.0, dict[tuple[str, ...], int]()
+    without = list[str]()
     for step in graph.steps:
         found = states.get(step.name)
         state: str = "waits" if found is None else found.state
@@ -241,9 +242,12 @@ def plan(
         recipe = graph.chain.settings[step.name]["recipe"]
         cost = costs.get(step.name)
         took = ""
-        if cost is not None and state not in ("published", "unchecked"):
-            hours += cost.hours
-            took = f"  {cost.hours:,.1f} h on {cost.machines}"
+        if state not in ("published", "unchecked"):
+            if cost is None:
+                without.append("reports" if graph.jobs[step.name] == "benchmark" else step.name)
+            else:
+                hours += cost.hours
+                took = f"  {cost.hours:,.1f} h on {cost.machines}"
         # Reports of one model on several data sets are one line.
         folder = step.folder.partition("-")[0]
         key = (graph.jobs[step.name], recipe, folder, state, took)
@@ -253,7 +257,9 @@ def plan(
         several = f" ({count} data sets)" if count > 1 else ""
         lines.append(f"  {job} {recipe}: {folder}{several}  [{state}]{took}")
     if hours:
-        lines += ["", f"about {hours:,.0f} hours for what is to do, by biovl plan; reports not"]
+        left_out = ", ".join(dict.fromkeys(without))
+        more = f"; without: {left_out}" if without else ""
+        lines += ["", f"about {hours:,.0f} hours for what is to do, by biovl plan{more}"]
     if graph.missing:
         lines += ["", "to be provided:"]
         for reason in dict.fromkeys(graph.missing.values()):
@@ -277,14 +283,18 @@ def documented(
         graph = graphs[name]
         hours = sum(cost.hours for cost in costs[name].values())
         trained = sum(job == "pretrain" for job in graph.jobs.values())
+        # Benchmarks are in no table's hours.
+        jobs = {step: job for step, job in graph.jobs.items() if job != "benchmark"}
+        without = [step for step in jobs if step not in costs[name]]
         rows.append(
             [
                 f"`{name}`",
                 f"{papers.papers[table.paper].partition(' (')[0]}, {table.where}: {table.title}",
                 trained or "",
                 f"{hours:,.0f}" if hours else "",
+                ", ".join(without),
                 table.equal,
             ]
         )
-    heads = ["table", "in the paper", "models trained", "hours", "equal protocol"]
+    heads = ["table", "in the paper", "models trained", "hours", "without", "equal protocol"]
     return markdown.table(heads, rows)
