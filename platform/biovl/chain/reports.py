@@ -33,6 +33,9 @@ def plan(chain: Chain, links: Sequence[Link]) -> str:
 def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **more: Any) -> str:
     """Save the notes of a chain, write the HTML summary, and return its path.
 
+    Searches, the screenshot and the sentence about labels are those of the last call that had them;
+    after a step ran they are left out, as they are of the folders before it.
+
     Args:
         chain: The chain.
         links: The published steps.
@@ -44,6 +47,8 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
     before = read_notes(chain.folder, f"story{suffix}.json")
     spent = {step: before.interrupted.get(step, 0.0) + took for step, took in seconds.items()}
     published = {link.step.name for link in links}
+    if seconds:
+        more = {"searches": (), "screenshot": "", "labels": "", **more}
     notes = dataclasses.replace(
         before,
         recipe=chain.recipe,

@@ -8,6 +8,13 @@ import argparse
 from pathlib import Path
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1, got {number}")
+    return number
+
+
 def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(
@@ -17,7 +24,11 @@ def main() -> None:
     parser.add_argument(
         "--data", choices=("synthetic", "pmc"), default="synthetic", help="pmc needs internet"
     )
-    parser.add_argument("--articles", type=int, default=48)
+    parser.add_argument(
+        "--articles",
+        type=_positive,
+        help="how many synthetic articles to generate (default: 48, or those of the folder)",
+    )
     parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
     arguments = parser.parse_args()
     # All jobs, with Ray and PyTorch.

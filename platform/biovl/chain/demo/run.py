@@ -16,13 +16,15 @@ from biovl.chain.job import run_chain
 from biovl.chain.recipes import demo, demo_pmc
 from biovl.chain.steps import STEPS
 from biovl.core.artifacts import Folder, find_manifest
-from biovl.core.errors import BiovlError
+from biovl.core.errors import BiovlError, ConfigError
 from biovl.pretrain.publishing import publish_pretrained
 from biovl.runtime.terminal import filter_false_alarms
 from biovl.sample import make_damaged_packages, make_packages
 
 BIOMEDCLIP = "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 """The model for articles of PMC, as its authors published it (MIT licence)."""
+
+_ARTICLES = 48
 
 _TEXTS = {
     "synthetic": "Phase map of a cell treated with carvedilol",
@@ -31,12 +33,12 @@ _TEXTS = {
 """What the searches ask for, by data."""
 
 
-def run(folder: Path, articles: int, serve: bool, data: str = "synthetic") -> None:
+def run(folder: Path, articles: int | None, serve: bool, data: str = "synthetic") -> None:
     """Make or download articles, run the chain on them, search, and print where the page is.
 
     Args:
         folder: Working folder; what is published there is not repeated.
-        articles: Number of articles to generate.
+        articles: Number of synthetic articles to generate; None: those that the folder has, or 48.
         serve: Keep the service running until Ctrl-C.
         data: ``synthetic``: generated articles, and a model trained on them; ``pmc``: articles of
             PMC and BiomedCLIP, both downloaded.
@@ -81,7 +83,7 @@ def run(folder: Path, articles: int, serve: bool, data: str = "synthetic") -> No
     print(reports.summary(chain, done, page))
 
 
-def _synthetic(folder: Path, articles: int) -> dict[str, Any]:
+def _synthetic(folder: Path, articles: int | None) -> dict[str, Any]:
     """Generate packages, and return the settings of the chain."""
     _generate(folder / "packages", articles)
     return {
@@ -117,9 +119,22 @@ def _refused(error: BiovlError) -> int:
     return 2
 
 
-def _generate(packages: Path, articles: int) -> None:
+def _generate(packages: Path, articles: int | None) -> None:
+    """Generate articles, unless they exist.
+
+    Raises:
+        ConfigError: If there are, but not as many.
+    """
     if packages.exists():
+        # Damaged packages have no number of their own.
+        existing = len(list(packages.glob("PMC*")))
+        if articles not in (None, existing):
+            raise ConfigError(
+                f"--articles {articles}: {packages} has {existing} articles already. Choose "
+                f"another folder, or remove {packages.parent}, or leave --articles out"
+            )
         return
+    articles = articles or _ARTICLES
     print(f"Generating {articles} synthetic articles, and damaging a few …", flush=True)
     # Renamed when complete, so that an interrupted run leaves no partial sample.
     unfinished = packages.with_name(".packages-unfinished")
