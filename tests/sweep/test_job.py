@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -141,6 +142,30 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
     published = (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns
     assert run_command("tune/sweep.py", "grid", **given) == done
     assert (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns == published
+
+
+def test_an_interrupted_sweep_is_not_published_and_keeps_its_checkpoints(
+    corpus: Path, tmp_path: Path
+) -> None:
+    base = {"epochs": 500, "save.every_steps": 1, "workers.count": 0}
+    checkpoints, ended = "trials/*/.draft/checkpoints/*.pt", threading.Event()
+
+    def interrupt() -> None:
+        while not ended.wait(0.05):
+            if any(tmp_path.glob(checkpoints)):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sweep(config(corpus, tmp_path, base=base, seeds=2, concurrent=1))
+    finally:
+        ended.set()
+        interrupter.join()
+    assert not (tmp_path / "manifest.json").exists()
+    assert any(tmp_path.glob(checkpoints))
 
 
 def test_workers_of_a_trial_that_died_are_released(

@@ -190,7 +190,11 @@ def _is_over(draft: Draft, trial: Trial) -> bool:
 
 
 def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -> None:
-    """Run trials until each has ended, and note the results of unpublished ones."""
+    """Run trials until each has ended, and note the results of unpublished ones.
+
+    Raises:
+        KeyboardInterrupt: If Ctrl-C stopped trials.
+    """
     folder = draft.folder
     folder.delete_folder(".draft/tune")
     for trial in trials:
@@ -263,7 +267,9 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             reason = str(errors[trial.name]).strip().splitlines()[-1]
             noted = {"status": FAILED, "reason": reason}
         elif not noted:
-            noted = {"status": FAILED, "reason": "it ended without a model"}
+            # A trial that ends publishes its model or notes the reason: this one did not end. Tune
+            # catches Ctrl-C itself, stops all trials and returns as if they were done.
+            raise KeyboardInterrupt
         draft.note(_ended(trial.name), noted)
         say(f"{trial.name} {noted['status']} {noted['reason']}".rstrip())
 
