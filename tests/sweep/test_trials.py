@@ -12,9 +12,10 @@ from biovl.core.errors import ArtifactError, ConfigError
 from biovl.pretrain.config import identity as pretrain_identity
 from biovl.pretrain.mixture import inputs_of
 from biovl.runtime.checkpoints import Checkpoints
+from biovl.sweep import job as sweeps
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
-from biovl.sweep.trials import corpora_of, identity_of, trials_of, waste
+from biovl.sweep.trials import Trial, corpora_of, identity_of, trials_of, waste
 from tests.sweep.corpora import index_only
 
 
@@ -182,6 +183,33 @@ def test_where_and_how_it_is_computed_is_no_other_sweep(corpus: str) -> None:
     same = identity()
     assert identity(out="elsewhere", concurrent=2, **{"base.workers.count": 2}) == same
     assert identity(**{"base.epochs": 3}) != same
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_other_weights_under_the_same_name_are_another_sweep(
+    is_earlier: bool, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(config: SweepConfig, trials: list[Trial], draft: Draft, say: Any) -> None:
+        draft.note(f"ended/{trials[0].name}", {})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeps, "_run", interrupt)
+    weights, out = tmp_path / "weights.safetensors", str(tmp_path / "sweep")
+    weights.write_bytes(b"first")
+    given = config(corpus, out=out, seeds=2, **{"base.model.weights": str(weights)})
+    with pytest.raises(KeyboardInterrupt):
+        sweeps.sweep(given)
+    begun = Draft(out).read_note("begun") or {}
+    assert [key.partition(" ")[0] for key in begun["inputs"]] == ["corpus", "weights"]
+    weights.write_bytes(b"second")
+    if is_earlier:
+        # Earlier versions did not record the weights: what they have begun resumes.
+        Draft(out).note("begun", {**begun, "inputs": dict([*begun["inputs"].items()][:1])})
+        with pytest.raises(KeyboardInterrupt):
+            sweeps.sweep(given)
+    else:
+        with pytest.raises(ArtifactError, match=r"inputs\.weights"):
+            sweeps.sweep(given)
 
 
 def test_trials_that_continue_a_checkpoint_count_what_is_left(corpus: str, tmp_path: Path) -> None:

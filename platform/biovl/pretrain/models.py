@@ -1,6 +1,7 @@
 """The model of a configuration: built, or described on the meta device."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from biovl.core import config as configs
@@ -79,23 +80,33 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
 
 
 def weights_of(config: PretrainConfig) -> list[Input]:
-    """Return files and folders of initial weights as inputs of a run's manifest.
+    """Return files and folders of initial weights as inputs of a run's manifest."""
+    return identify_weights(named_weights(config), config.out)
 
-    Left out are tags of open_clip, and all weights if a run in ``out`` has recorded none: it was
+
+def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
+    """Return the settings of a run's initial weights, name and value; none for a fork."""
+    if config.from_:
+        return []
+    _, settings = plugins.resolve("models.builders", config.model)
+    named = ((name, getattr(settings, name, "")) for name in _WEIGHTS)
+    return [(name, uri) for name, uri in named if uri]
+
+
+def identify_weights(named: Iterable[tuple[str, str]], out: str) -> list[Input]:
+    """Return files and folders of initial weights as inputs of what is published in ``out``.
+
+    Left out are tags of open_clip, and all weights if a job in ``out`` has recorded none: it was
     begun by an earlier version. Weights that do not exist any more are as recorded, since a run
     with a checkpoint does not read them.
     """
-    if config.from_:
-        return []
-    recorded = recorded_inputs(config.out)
+    recorded = recorded_inputs(out)
     # "image_weights URI"; other names are those of corpora.
     has_none = recorded is not None and not any(key.startswith(_KEYS) for key in recorded)
-    _, settings = plugins.resolve("models.builders", config.model)
     inputs = []
-    for name in _WEIGHTS:
-        uri = getattr(settings, name, "")
+    for name, uri in named:
         key = f"{name} {configs.spelled(uri)}"
-        if not uri or has_none:
+        if has_none:
             continue
         found = weight_identity.fingerprint_of(uri) or (recorded or {}).get(key)
         if found is not None:

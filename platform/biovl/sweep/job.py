@@ -26,6 +26,7 @@ from biovl.core.errors import ArtifactError, BiovlError, TrainingError
 from biovl.core.leases import STALE_S, acquire_lease
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.job import pretrain
+from biovl.pretrain.models import identify_weights, named_weights
 from biovl.runtime import ray_train
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.job import Job
@@ -62,8 +63,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on this corpus.
-        ArtifactError: If ``corpus`` is not a corpus, or ``out`` holds another artifact or is being
-            written by another process.
+        ArtifactError: If ``corpus`` is not a corpus, or ``out`` holds another artifact, such as a
+            sweep whose corpora or initial weights have changed, or is being written by another
+            process.
         TrainingError: If every trial failed; the same command tries them again.
     """
     trials = trials_of(config)
@@ -71,6 +73,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         Input(name="corpus", uri=uri, fingerprint=fingerprint(uri))
         for uri in corpora_of(config, trials)
     ]
+    # Each only once: trials share weights of many gigabytes, which are read to identify them.
+    weights = dict.fromkeys(named for trial in trials for named in named_weights(trial.config))
+    inputs += identify_weights(weights, config.out)
     job = Job(
         out=config.out,
         kind=KIND,
