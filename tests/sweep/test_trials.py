@@ -66,6 +66,33 @@ def test_a_value_that_pretrain_refuses_is_told_with_its_trial(corpus: str) -> No
         trials_of(config(corpus, **{"grid.batch.pairs": 16}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "axis"),
+    [
+        ({"optim.peak_lr": 1e-3}, "optim.peak_lr"),
+        ({"model.text_cfg.layers": 1}, "model.text_cfg"),
+        ({"optim": {"peak_lr": 1e-3}}, "optim.peak_lr"),
+        ({"batch.later": {}}, "batch.later.9"),
+    ],
+)
+def test_a_grid_does_not_replace_what_the_rows_set(
+    changes: dict[str, Any], axis: str, corpus: str
+) -> None:
+    rows = [{"shown": {"row": 1}}, {"shown": {"row": 2}, "changes": changes}]
+    with pytest.raises(ConfigError, match=rf"grid\.{axis}: .*`biovl sweep grid`"):
+        trials_of(config(corpus, settings=rows, **{f"grid.{axis}": [3, 4]}))
+    # Another setting of the same section.
+    other = {"grid": {"optim.weight_decay": [0.1], "model.image_size": [32], "batch.pairs": [16]}}
+    assert len(trials_of(config(corpus, settings=rows, **other))) == 2
+
+
+def test_seeds_are_those_of_the_grid_or_consecutive(corpus: str) -> None:
+    seeds = {"grid.seed": [3, 8]}
+    assert [trial.config.seed for trial in trials_of(config(corpus, **seeds))] == [3, 8]
+    with pytest.raises(ConfigError, match=r"grid\.seed: seeds=2"):
+        trials_of(config(corpus, **seeds, seeds=2))
+
+
 def test_a_recipe_does_not_replace_rows_that_are_recipes(corpus: str) -> None:
     rows = [{"recipe": "biomedclip"}]
     with pytest.raises(ConfigError, match=r"base\.recipe: .*biomedclip.*base\.NAME=VALUE"):

@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +164,7 @@ def _rows(config: SweepConfig) -> list[Setting]:
     for name, values in axes.items():
         if not isinstance(values, list | tuple) or not values:
             raise ConfigError(f"grid.{name}: give a list of values, got {values!r}")
+    _check_axes(axes, config)
     rows = []
     for setting in config.settings:
         for values in itertools.product(*axes.values()):
@@ -179,6 +180,29 @@ def _rows(config: SweepConfig) -> list[Setting]:
                 )
             )
     return rows
+
+
+def _check_axes(axes: Collection[str], config: SweepConfig) -> None:
+    """Check that the grid changes nothing that tells the trials of a table apart.
+
+    Raises:
+        ConfigError: If the rows or the seeds set a setting of the grid, or a part of one.
+    """
+    of_rows = {
+        name
+        for setting in config.settings
+        for name in configs.flat(setting.changes, keep_empty=True)
+    }
+    for axis in axes:
+        if any(
+            f"{name}.".startswith(f"{axis}.") or f"{axis}.".startswith(f"{name}.")
+            for name in of_rows
+        ):
+            raise ConfigError(f"grid.{axis}: the rows of this space set it; use `biovl sweep grid`")
+        if axis == "seed" and config.seeds > 1:
+            raise ConfigError(
+                f"grid.seed: seeds={config.seeds} sets the seeds of each row; use one of the two"
+            )
 
 
 def _word(value: Any) -> str | int | float:
