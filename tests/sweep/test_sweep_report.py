@@ -4,12 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from biovl.benchmark.retrieval import KS
 from biovl.core import config as configs
-from biovl.core.artifacts import Folder
+from biovl.core.artifacts import Draft, Folder
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.scores import note_name
+from biovl.sweep import job as sweeps
 from biovl.sweep import plots, report, tables
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, TrialOutcome
@@ -42,6 +45,18 @@ def scored(trial: Trial, recall: float) -> TrialOutcome:
         scores[f"text_to_image_recall_at_{k}"] = recall
     values: dict[str, Any] = {"status": FINISHED, "reason": "", "seconds": 2.0, "epoch": 1}
     return TrialOutcome(trial=trial, scores={0: scores, 1: scores}, **values)
+
+
+def end_trials(config: SweepConfig, trials: list[Trial], draft: Draft, say: Any) -> None:
+    """Leave trials as a run of them does: the first failed, the others were stopped by scores."""
+    for trial in trials:
+        own = Draft(trial.config.out)
+        own.note(note_name(0), dict(scored(trial, 0.1).scores[0]))
+        own.folder.write(".draft/checkpoints/000000002.pt", b"state")
+        ended = (
+            {"status": STOPPED, "reason": ""} if trial.row else {"status": FAILED, "reason": "x"}
+        )
+        draft.note(f"ended/{trial.name}", ended)
 
 
 def unfinished(trial: Trial, status: str, reason: str) -> TrialOutcome:
@@ -191,3 +206,23 @@ def test_there_are_plots_where_nothing_was_scored(outcomes: list[TrialOutcome]) 
     nothing = [unfinished(outcome.trial, STOPPED, "") for outcome in outcomes]
     assert plots.plots(nothing)
     assert tables.best_row(nothing) is None
+
+
+@pytest.mark.parametrize("killed_in", ["publish", "clear"])
+def test_a_sweep_killed_while_it_publishes_loses_neither_scores_nor_checkpoints(
+    killed_in: str, config: SweepConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    given = replace(config, out=str(tmp_path))
+    monkeypatch.setattr(sweeps, "_run", end_trials)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Draft, killed_in, kill)
+        sweeps.sweep(given)
+    checkpoints = "trials/*/.draft/checkpoints/*.pt"
+    assert len([*tmp_path.glob(checkpoints)]) == 4
+    counts = {"total": 4, FINISHED: 0, STOPPED: 2, FAILED: 2}
+    assert sweeps.sweep(given).counts["trials"] == counts
+    assert pq.read_table(tmp_path / "curves.parquet").num_rows == 4
+    assert not [*tmp_path.rglob(".draft")]

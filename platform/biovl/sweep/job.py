@@ -44,6 +44,9 @@ _RETRIES = 3
 
 _GIVE_BACK_S = 5.0
 
+_OVER = "over"
+"""Note in the draft of a trial that will not resume."""
+
 _RANKED_BY, _TIME = "mean_recall_at_1", "epochs_done"
 
 
@@ -86,6 +89,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     )
     published = job.find_published()
     if published is not None:
+        _clear_marked(trials)
         return published
 
     def say(line: str) -> None:
@@ -107,10 +111,6 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 f"all {len(outcomes)} trials failed; the first: {outcomes[0].reason}\n"
                 "The same command tries them again."
             )
-        for trial in trials:
-            # Remove the checkpoints of trials that will not resume.
-            if find_manifest(trial.config.out) is None:
-                Draft(trial.config.out).clear()
         best = report.write(draft.folder, config, outcomes)
         counts = dict.fromkeys((FINISHED, STOPPED, FAILED), 0)
         for outcome in outcomes:
@@ -129,7 +129,22 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 },
             },
         )
-        return draft.publish(manifest)
+        # Until the sweep is published, the same command reads scores and checkpoints of unfinished
+        # trials again. The mark lets it delete them if this process is killed in between.
+        for trial in trials:
+            if find_manifest(trial.config.out) is None:
+                Draft(trial.config.out).note(_OVER, {})
+        draft.publish(manifest)
+        _clear_marked(trials)
+        return manifest
+
+
+def _clear_marked(trials: Sequence[Trial]) -> None:
+    """Delete the drafts of trials that will not resume, as their sweep is published."""
+    for trial in trials:
+        draft = Draft(trial.config.out)
+        if draft.read_note(_OVER) is not None:
+            draft.clear()
 
 
 def estimated(config: SweepConfig) -> str:
