@@ -10,6 +10,14 @@ import pytest
 from biovl.benchmark.retrieval import KS
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import (
+    BiovlError,
+    ConfigError,
+    RayError,
+    StorageError,
+    TrainingError,
+    TrainingStopped,
+)
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.scores import note_name
 from biovl.sweep import job as sweeps
@@ -206,6 +214,52 @@ def test_there_are_plots_where_nothing_was_scored(outcomes: list[TrialOutcome]) 
     nothing = [unfinished(outcome.trial, STOPPED, "") for outcome in outcomes]
     assert plots.plots(nothing)
     assert tables.best_row(nothing) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "published_by"),
+    [
+        (ConfigError("step 3"), 1),
+        (TrainingError("step 3"), 1),
+        (TrainingStopped("step 3"), 2),
+        (StorageError("step 3"), None),
+        (RayError("step 3"), None),
+    ],
+)
+def test_only_what_the_settings_cause_is_the_result_of_a_trial(
+    error: BiovlError,
+    published_by: int | None,
+    config: SweepConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **others: Any) -> None:
+        raise error
+
+    def run(config: SweepConfig, trials: list[Trial], draft: Draft, say: Any) -> None:
+        for trial in trials[:-1]:
+            draft.note(f"ended/{trial.name}", {"status": STOPPED, "reason": ""})
+        last, plain = trials[-1], configs.to_plain(trials[-1].config)
+        own = Draft(last.config.out)
+        own.note("begun", {})
+        own.folder.write(".draft/checkpoints/000000002.pt", b"state")
+        described = {"name": last.name, "config": plain, "sweep": config.out}
+        sweeps._run_trial({"trial": {**described, "working_folder": str(tmp_path)}})
+
+    monkeypatch.setattr(sweeps, "pretrain", fail)
+    monkeypatch.setattr(sweeps, "_run", run)
+    monkeypatch.chdir(tmp_path)
+    given = replace(config, out=str(tmp_path / "sweep"))
+    checkpoint = Path(trials_of(given)[-1].config.out, ".draft/checkpoints/000000002.pt")
+    for attempt in (1, 2, 3):
+        if attempt == published_by:
+            assert sweeps.sweep(given).counts["trials"][FAILED] == 1
+            assert not checkpoint.exists()
+            break
+        with pytest.raises(TrainingError, match=r"1 of 4 trials .*-seed-1: step 3\n.*resumes"):
+            sweeps.sweep(given)
+        assert checkpoint.exists()
+    assert attempt == (published_by or 3)
 
 
 @pytest.mark.parametrize("killed_in", ["publish", "clear"])

@@ -33,6 +33,13 @@ class TrainingError(BiovlError):
     """A training run cannot continue: a restart would fail in the same way."""
 
 
+class TrainingStopped(TrainingError):
+    """Training failed too often, but did not diverge; the same command resumes it.
+
+    The reason may be outside, such as a lost node, or in the settings, such as too much memory.
+    """
+
+
 class RestartNeeded(BiovlError):
     """The workers of a run must restart; the draft records what they then do differently."""
 

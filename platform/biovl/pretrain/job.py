@@ -19,7 +19,7 @@ import torch
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
-from biovl.core.errors import ArtifactError, TrainingError
+from biovl.core.errors import ArtifactError, TrainingError, TrainingStopped
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
@@ -108,7 +108,8 @@ def pretrain(
         ConfigError: If a setting does not fit the corpus or the model.
         ArtifactError: If ``corpus`` is not a corpus, ``out`` holds another artifact or is being
             written by another process, or the weights do not fit.
-        TrainingError: If the run diverged or collapsed, or failed too often.
+        TrainingError: If the run diverged or collapsed.
+        TrainingStopped: If the run failed too often.
         StorageError: If a disk or bucket fails; the same command resumes the run.
     """
     with explain_resume(config.out):
@@ -529,10 +530,10 @@ class _Listener:
         """Raise the error of an epoch whose last validation attempt failed, if any.
 
         Raises:
-            TrainingError: For the first such epoch.
+            TrainingStopped: For the first such epoch.
         """
         for epoch, error in sorted(self._failures.items()):
-            raise TrainingError(
+            raise TrainingStopped(
                 f"epoch {epoch + 1} could not be validated: {error}\n"
                 "Training is complete; run the same command again to validate and publish."
             ) from error

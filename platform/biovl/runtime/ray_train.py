@@ -26,7 +26,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl.core.artifacts import Draft
-from biovl.core.errors import ConfigError, RestartNeeded, StorageError, TrainingError
+from biovl.core.errors import ConfigError, RestartNeeded, StorageError, TrainingStopped
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import worker_error
 from biovl.runtime.in_process import as_worker
@@ -85,7 +85,7 @@ def fit(
         resize_check_s: Seconds between checks for room for more workers, if ``bounds`` allow more.
 
     Raises:
-        TrainingError: If more failures than ``restarts`` follow each other.
+        TrainingStopped: If more failures than ``restarts`` follow each other.
         ConfigError: If a worker rejects a setting.
         StorageError: If a disk or a bucket fails.
     """
@@ -146,14 +146,14 @@ def fit(
             if isinstance(reason, StorageError | ConfigError):
                 raise reason from error
             if failures.are_too_many(Checkpoints(place).steps()):
-                raise TrainingError(
+                raise TrainingStopped(
                     f"training failed {failures.described}; the last time: {reason}\n{_RESUMES}"
                 ) from error
             text = str(reason).strip() or repr(reason)
             say(f"restarting the training: {text.splitlines()[-1]}")
         except ray.exceptions.ActorDiedError as error:
             if failures.are_too_many(Checkpoints(place).steps()):
-                raise TrainingError(
+                raise TrainingStopped(
                     f"Ray Train's controller died {failures.described}: find out what kills "
                     f"processes on the driver's node, such as full memory\n{_RESUMES}"
                 ) from error

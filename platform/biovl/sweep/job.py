@@ -22,12 +22,20 @@ from ray.util.placement_group import remove_placement_group
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint
-from biovl.core.errors import ArtifactError, BiovlError, TrainingError
+from biovl.core.errors import (
+    ArtifactError,
+    BiovlError,
+    RayError,
+    StorageError,
+    TrainingError,
+    TrainingStopped,
+)
 from biovl.core.leases import STALE_S, acquire_lease
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.job import pretrain
 from biovl.pretrain.models import identify_weights, named_weights
 from biovl.runtime import ray_train
+from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.job import Job
 from biovl.sweep import report
@@ -43,6 +51,9 @@ _RETRIES = 3
 """Retries of a trial whose process or node died; it resumes from its checkpoint."""
 
 _GIVE_BACK_S = 5.0
+
+_MAY_RESUME = "may_resume"
+"""Whether a failure may pass, in the note of a trial that ended."""
 
 _OVER = "over"
 """Note in the draft of a trial that will not resume."""
@@ -62,14 +73,15 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           trials/00-…/                 the model of each trial, as pretrain publishes it
           manifest.json                configurations and results of all trials
 
-    A failed trial is a row with the reason.
+    A trial that fails by its settings, such as a loss that diverges, is a row with the reason.
 
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on this corpus.
         ArtifactError: If ``corpus`` is not a corpus, or ``out`` holds another artifact, such as a
             sweep whose corpora or initial weights have changed, or is being written by another
             process.
-        TrainingError: If every trial failed; the same command tries them again.
+        TrainingError: If every trial failed, or one for another reason than its settings; the same
+            command tries them again.
     """
     trials = trials_of(config)
     inputs = [
@@ -103,9 +115,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             # Trials that have ended report their results to the scheduler again.
             _run(config, trials if config.asha.reduction > 1 else left, draft, say)
         draft.check_lease()
-        outcomes = [
-            outcome_of(trial, draft.read_note(_ended(trial.name)) or {}) for trial in trials
-        ]
+        ended = {trial.name: draft.read_note(_ended(trial.name)) or {} for trial in trials}
+        _check_failures(ended)
+        outcomes = [outcome_of(trial, ended[trial.name]) for trial in trials]
         if all(outcome.status == FAILED for outcome in outcomes):
             raise TrainingError(
                 f"all {len(outcomes)} trials failed; the first: {outcomes[0].reason}\n"
@@ -137,6 +149,24 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         draft.publish(manifest)
         _clear_marked(trials)
         return manifest
+
+
+def _check_failures(ended: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that no trial failed for a reason that may pass.
+
+    Args:
+        ended: How each trial ended, by name; empty for a published one.
+
+    Raises:
+        TrainingError: With the reason of the first such trial.
+    """
+    resumable = [name for name, noted in ended.items() if noted.get(_MAY_RESUME)]
+    if resumable:
+        raise TrainingError(
+            f"{len(resumable)} of {len(ended)} trials failed, and not by a loss that diverged. The "
+            f"first, {resumable[0]}: {ended[resumable[0]]['reason']}\n"
+            "The sweep is not published; the same command resumes these trials."
+        )
 
 
 def _clear_marked(trials: Sequence[Trial]) -> None:
@@ -285,7 +315,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
         noted = draft.read_note(_ended(trial.name)) or {}
         if trial.name in errors:
             reason = str(errors[trial.name]).strip().splitlines()[-1]
-            noted = {"status": FAILED, "reason": reason}
+            noted = _failure(draft, trial.name, trial.config.out, TrainingStopped(reason))
         elif not noted:
             # A trial that ends publishes its model or notes the reason: this one did not end. Tune
             # catches Ctrl-C itself, stops all trials and returns as if they were done.
@@ -319,10 +349,31 @@ def _run_trial(arguments: dict[str, Any]) -> None:
         _wait_for_an_earlier_driver(config.out)
         pretrain(config, progress=lines, validated=tell)
     except BiovlError as error:
-        draft.note(_ended(trial["name"]), {"status": FAILED, "reason": str(error)})
+        draft.note(_ended(trial["name"]), _failure(draft, trial["name"], config.out, error))
         return
     last = scores_of(config.out)[config.epochs - 1]
     tune.report({_TIME: config.epochs, _RANKED_BY: mean_recall_at_1(last)})
+
+
+def _failure(draft: Draft, name: str, out: str, error: BiovlError) -> dict[str, Any]:
+    """Return the note of a failed trial.
+
+    A trial that stops twice without a checkpoint in between would stop again, for instance because
+    its settings need more memory than there is: only the first time the failure may pass.
+
+    Args:
+        draft: Draft of the sweep.
+        name: Name of the trial.
+        out: Folder of the trial.
+        error: What ended it.
+    """
+    may_resume = isinstance(error, StorageError | RayError)
+    if isinstance(error, TrainingStopped):
+        steps = max(Checkpoints(out).steps(), default=0)
+        before = draft.read_note(f"stopped/{name}")
+        may_resume = before is None or steps > before["steps"]
+        draft.note(f"stopped/{name}", {"steps": steps})
+    return {"status": FAILED, "reason": str(error), _MAY_RESUME: may_resume}
 
 
 def _wait_for_an_earlier_driver(out: str) -> None:
