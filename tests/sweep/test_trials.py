@@ -141,6 +141,11 @@ def test_trials_that_are_scored_on_other_pairs_are_not_stopped_by_their_scores(
         trials_of(config(corpus, grid={"corpus": [corpus, other]}, **stopping))
     same = {"corpus": [corpus, [corpus, other]]}
     assert len(trials_of(config(corpus, grid=same, **stopping))) == 2
+    with pytest.raises(ConfigError, match=r"asha\.reduction=2 .* 10 or 20 pairs"):
+        trials_of(config(corpus, grid={"validation.pairs": [10, 30]}, **stopping))
+    # All that the corpus has.
+    everything = {"validation.pairs": [20, 30, 0]}
+    assert len(trials_of(config(corpus, grid=everything, **stopping))) == 3
 
 
 @pytest.mark.parametrize("where", ["grid.out", "base.out", "settings"])

@@ -58,6 +58,9 @@ class Trial:
     """Share of the context that would be padding, if every caption were padded to it."""
 
     train_pairs: int
+    val_pairs: int
+    """Pairs of val by which the trial is scored."""
+
     steps_before: int
     """Steps of the plan that the run does not do itself, as it continues another one."""
 
@@ -82,7 +85,7 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
             has too few val pairs, by which trials are compared, or trials are stopped early by
-            their scores on different pairs.
+            their scores on different pairs, or among different numbers of them.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known()
@@ -108,6 +111,14 @@ def trials_of(config: SweepConfig) -> list[Trial]:
             f"asha.reduction={config.asha.reduction} stops trials by their recalls, which are on "
             f"val of different corpora ({', '.join(val)}) and cannot be compared. Set "
             "asha.reduction=1, or begin the corpora of every trial with the same one"
+        )
+    pools = sorted({trial.val_pairs for trial in found})
+    if config.asha.reduction > 1 and len(pools) > 1:
+        among = " or ".join(f"{pool:,}" for pool in pools)
+        raise ConfigError(
+            f"asha.reduction={config.asha.reduction} stops trials by their recalls, which are "
+            f"among {among} pairs of val and cannot be compared: the fewer pairs, the higher. "
+            "Set asha.reduction=1, or the same validation.pairs for every trial"
         )
     return found
 
@@ -305,7 +316,7 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
             fork = find_fork(config, data.mixture, plan)
     except (ConfigError, ArtifactError) as error:
         raise type(error)(f"trial {name}: {error}") from error
-    lengths_N = data.lengths_N
+    lengths_N, val = data.lengths_N, data.mixture.pairs["val"]
     steps_done = steps_before(config, fork)
     cost = estimate.estimate(config, info, lengths_N, steps_done=steps_done)
     tokens_cut, padding = waste(lengths_N, info.context)
@@ -328,6 +339,7 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
         tokens_cut=tokens_cut,
         padding=padding,
         train_pairs=len(lengths_N),
+        val_pairs=min(config.validation.pairs or val, val),
         steps_before=steps_done,
     )
 
