@@ -9,7 +9,7 @@ import pytest
 
 from biovl.benchmark.retrieval import KS
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import (
     BiovlError,
     ConfigError,
@@ -133,6 +133,60 @@ def test_a_row_is_not_the_best_by_the_seeds_that_are_left(outcomes: list[TrialOu
     # Nothing is better than a mean of as many.
     assert tables.best_row([outcomes[0], outcomes[3], outcomes[2]]) == [outcomes[0]]
     assert tables.best_row(outcomes[2:]) == outcomes[2:]
+
+
+def test_of_rows_with_the_same_recall_that_with_the_lower_loss_is_the_best(
+    outcomes: list[TrialOutcome],
+) -> None:
+    first, _, second, _ = outcomes
+    lower = {1: {**first.scores[1], "loss": first.scores[1]["loss"] - 0.1}}
+    assert tables.best_row([first, replace(second, scores=first.scores)]) == [first]
+    lowest = replace(second, scores=lower)
+    assert tables.best_row([first, lowest]) == [lowest]
+
+
+def test_the_epoch_that_is_scored_is_shown_unless_it_is_the_last(
+    config: SweepConfig, outcomes: list[TrialOutcome]
+) -> None:
+    def epochs(*row: TrialOutcome) -> str:
+        *_, last = tables.paper_table(config, row).splitlines()
+        return last.split("|")[-5].strip()
+
+    assert epochs(outcomes[0]) == "2"
+    assert epochs(replace(outcomes[0], epoch=0)) == "1 of 2"
+    assert epochs(replace(outcomes[0], epoch=0), outcomes[1]) == "1, 2 of 2"
+
+
+def test_crosses_are_where_trials_did_not_finish(
+    outcomes: list[TrialOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crosses(outcome: TrialOutcome) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(plots, "png", lambda figure: figure)
+            (axes,) = plots.curves([outcome]).axes  # type: ignore[attr-defined]
+        return sum(line.get_marker() == "x" for line in axes.lines)
+
+    assert crosses(replace(outcomes[0], epoch=0)) == 0
+    assert crosses(replace(outcomes[0], status=STOPPED, epoch=1)) == 1
+
+
+def test_warnings_of_trials_are_those_of_the_sweep(
+    config: SweepConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(config: SweepConfig, trials: list[Trial], draft: Draft, say: Any) -> None:
+        for trial in trials:
+            own = Draft(trial.config.out)
+            own.folder.write("validation.json", to_json({"1": scored(trial, 0.1).scores[0]}))
+            notes = {"published_epoch": 1, "warnings": [f"seed {trial.config.seed} is odd"]}
+            own.publish(Manifest(kind="model", config={}, counts={}, notes=notes))
+
+    monkeypatch.setattr(sweeps, "_run", publish)
+    given = replace(config, out=str(tmp_path))
+    manifest = sweeps.sweep(given)
+    assert manifest.warnings == [f"{t.name}: seed {t.config.seed} is odd" for t in trials_of(given)]
+    readme = (tmp_path / "README.md").read_text()
+    assert "\n* seed 0 is odd\n" in readme
+    assert "seed 1 is odd" not in readme
 
 
 def test_recalls_among_other_numbers_of_pairs_have_no_best_row(

@@ -140,6 +140,11 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                     for outcome in outcomes
                 },
             },
+            warnings=[
+                f"{outcome.trial.name}: {warning}"
+                for outcome in outcomes
+                for warning in outcome.warnings
+            ],
         )
         # Until the sweep is published, the same command reads scores and checkpoints of unfinished
         # trials again. The mark lets it delete them if this process is killed in between.

@@ -35,6 +35,9 @@ class TrialOutcome:
     seconds: float | None
     """Total seconds of the trial's steps; None without steps."""
 
+    warnings: tuple[str, ...] = ()
+    """Warnings of a published trial; see ``Manifest.warnings``."""
+
     @property
     def final(self) -> Mapping[str, Any]:
         """Scores that are compared; empty if there are none."""
@@ -77,6 +80,7 @@ def outcome_of(trial: Trial, ended: Mapping[str, str]) -> TrialOutcome:
         scores=scores,
         epoch=epoch if epoch in scores else None,
         seconds=_seconds(uri),
+        warnings=() if manifest is None else tuple(manifest.warnings),
     )
 
 

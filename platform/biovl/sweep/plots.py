@@ -138,7 +138,8 @@ def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
                 markersize=4,
                 label=label,
             )
-            if outcome.epoch is None or outcome.epoch + 1 < outcome.trial.config.epochs:
+            # A finished trial may publish an earlier epoch than its last: that is no early end.
+            if outcome.status != FINISHED:
                 axes.plot(epochs[-1] + 1, means[-1], "x", color=colours[number], markersize=10)
     some = next(iter(shown[0].scores.values()))
     axes.axhline(

@@ -35,10 +35,10 @@ def write(folder: Folder, config: SweepConfig, outcomes: Sequence[TrialOutcome])
     row = tables.best_row(outcomes)
     best = None
     if row is not None:
-        best = next(outcome.trial for outcome in row if outcome.status == FINISHED)
-        folder.write(BEST, recipe_file(best.config, given=_given(outcomes)).encode())
+        best = next(outcome for outcome in row if outcome.status == FINISHED)
+        folder.write(BEST, recipe_file(best.trial.config, given=_given(outcomes)).encode())
     folder.write("README.md", _readme(config, outcomes, best, list(drawn)).encode())
-    return None if best is None else best.name
+    return None if best is None else best.trial.name
 
 
 def recipe_file(config: PretrainConfig, *, given: Sequence[str] = ("corpus", "out")) -> str:
@@ -113,7 +113,10 @@ def _corpora(outcomes: Sequence[TrialOutcome]) -> str:
 
 
 def _readme(
-    config: SweepConfig, outcomes: Sequence[TrialOutcome], best: Trial | None, drawn: Sequence[str]
+    config: SweepConfig,
+    outcomes: Sequence[TrialOutcome],
+    best: TrialOutcome | None,
+    drawn: Sequence[str],
 ) -> str:
     given = configs.flat(config.base, keep_empty=True)
     base = ", ".join(f"`{name}={value}`" for name, value in given.items())
@@ -131,15 +134,19 @@ def _readme(
         tables.paper_table(config, outcomes),
         "",
         "Compute is that of the run relative to the first row. Tokens cut are those of captions "
-        "beyond the context.",
+        "beyond the context. Epochs such as 4 of 8 are those of the scores: the models of these "
+        "epochs are published.",
     ]
     if config.source:
         lines += ["", config.source]
     if best is not None:
+        name = best.trial.name
         lines += [
             "",
-            f"Best by the mean of both R@1: [`{best.name}`](trials/{best.name}/README.md). Its "
+            f"Best by the mean of both R@1: [`{name}`](trials/{name}/README.md). Its "
             f"settings are a recipe: `{_command(_given(outcomes))}`.",
+            *(["", "Its results are doubtful:", ""] if best.warnings else []),
+            *(f"* {warning}" for warning in best.warnings),
         ]
     differing = [
         *(["on val of different corpora"] if len(validation_corpora(trials)) > 1 else []),

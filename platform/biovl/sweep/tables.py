@@ -101,7 +101,7 @@ def paper_table(config: SweepConfig, outcomes: Sequence[TrialOutcome]) -> str:
             cells.append(_score(column, row, first))
             cells += [_paper(column, row)] if column in with_paper else []
         cells += [
-            str(trial.config.epochs),
+            _epochs_text(row),
             f"{trial.flops / first[0].trial.flops:.2f}x",
             markdown.percent(trial.tokens_cut),
             _status_text(row),
@@ -124,7 +124,10 @@ def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
 
 
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
-    """Return the outcomes of the finished row with the best mean R@1; ties go to the first.
+    """Return the outcomes of the finished row with the best mean R@1.
+
+    Ties: the lowest mean loss, as for the best epoch of a run, then the first row. Few pairs have
+    few distinct recalls.
 
     Rows of which more trials finished are better: the mean of the seeds that survived early
     stopping or divergence is that of the lucky ones.
@@ -137,10 +140,14 @@ def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     if len(val) > 1 or len(pool_sizes(outcomes)) > 1:
         return None
     best: list[TrialOutcome] | None = None
-    highest = (0.0, float("-inf"))
+    highest = (0.0, float("-inf"), float("-inf"))
     for row in by_row(outcomes):
         found = [o.mean_recall for o in row if o.status == FINISHED and o.mean_recall is not None]
-        if found and (rank := (len(found) / len(row), statistics.fmean(found))) > highest:
+        if not found:
+            continue
+        loss = statistics.fmean(values_of(row, "loss") or [0.0])
+        rank = len(found) / len(row), statistics.fmean(found), -loss
+        if rank > highest:
             best, highest = row, rank
     return best
 
@@ -195,6 +202,15 @@ def _paper(column: str, row: list[TrialOutcome]) -> str | None:
     value = row[0].trial.paper.get(column)
     _, _, decimals = COLUMNS[column]
     return None if value is None else f"{value:.{decimals}f}"
+
+
+def _epochs_text(row: list[TrialOutcome]) -> str:
+    """Return the epochs of a row, with those whose scores are shown if they are not the last."""
+    epochs = row[0].trial.config.epochs
+    scored = sorted({o.epoch + 1 for o in row if o.status == FINISHED and o.epoch is not None})
+    if scored in ([], [epochs]):
+        return str(epochs)
+    return f"{', '.join(map(str, scored))} of {epochs}"
 
 
 def _status_text(row: list[TrialOutcome]) -> str:
