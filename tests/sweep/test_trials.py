@@ -99,6 +99,13 @@ def test_a_recipe_does_not_replace_rows_that_are_recipes(corpus: str) -> None:
         trials_of(config(corpus, settings=rows))
 
 
+def test_a_sweep_without_a_recipe_is_told_to_set_it(corpus: str) -> None:
+    with pytest.raises(ConfigError, match=r"^base\.recipe is not set: .*\btiny\b"):
+        trials_of(configs.build(SweepConfig, {"corpus": corpus, "out": "sweep", "base": {}}))
+    with pytest.raises(ConfigError, match="no recipe 'tiniest'"):
+        trials_of(config(corpus, **{"base.recipe": "tiniest"}))
+
+
 def test_a_corpus_without_val_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"corpus has 1 .* val\b"):
         trials_of(config(index_only(tmp_path / "corpus", [10] * 64, val=1)))

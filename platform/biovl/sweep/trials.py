@@ -230,6 +230,11 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
             f"{named}"
         )
     recipe = setting.recipe or named
+    if recipe is None:
+        raise ConfigError(
+            "base.recipe is not set: it is the recipe of pretrain that the trials change; choose "
+            f"from {', '.join(RECIPES)}"
+        )
     if recipe not in RECIPES:
         raise ConfigError(
             f"base.recipe: there is no recipe {recipe!r}; choose from {', '.join(RECIPES)}"
