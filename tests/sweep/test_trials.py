@@ -270,6 +270,12 @@ def test_trials_that_continue_a_checkpoint_count_what_is_left(corpus: str, tmp_p
     assert trials[0].gpu_hours == pytest.approx(hours)
     (longer,) = trials_of(config(corpus, **{"base.from": f"{source.out}@40", "base.epochs": 40}))
     assert longer.flops == pytest.approx(whole.flops * 2 / 3)
+    moving = {"base.from": f"{source.out}@last", "out": str(tmp_path / "sweep")}
+    with pytest.raises(ConfigError, match=rf"trial 00-seed-0: from: .* {source.out}@40$"):
+        trials_of(config(corpus, **moving))
+    # By an earlier version.
+    Draft(str(tmp_path / "sweep")).note("begun", {"inputs": {}})
+    assert len(trials_of(config(corpus, **moving))) == 1
     with pytest.raises(ConfigError, match=r"trial 00-seed-0: from: .* 40"):
         trials_of(config(corpus, **{"base.from": f"{source.out}@41"}))
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Manifest, find_manifest, read_manifest
+from biovl.core.artifacts import Manifest, find_manifest, read_manifest, recorded_inputs
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import without_credentials
 from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
-from biovl.pretrain.fork import find_fork, steps_before
+from biovl.pretrain.fork import Fork, find_fork, steps_before
 from biovl.pretrain.mixture import Mixture, read_mixture, text_tokens
 from biovl.pretrain.models import complete_model, describe
 from biovl.pretrain.schedule import Plan
@@ -85,10 +86,11 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
             has too few val pairs, by which trials are compared, or trials are stopped early by
-            their scores on different pairs, or among different numbers of them.
+            their scores on different pairs, or among different numbers of them, or they continue
+            the last checkpoint of a run that is not published.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
-    known = _Known()
+    known = _Known(is_begun=recorded_inputs(config.out) is not None)
     # The corpus of the sweep itself, even if every trial names its own.
     _check_val(config.corpus, read_manifest(config.corpus, "corpus"))
     found: list[Trial] = []
@@ -270,9 +272,14 @@ def _check_val(uri: str, manifest: Manifest) -> None:
 
 
 class _Known:
-    """Cache of corpora and models: trials share most of them."""
+    """Cache of corpora and models: trials share most of them.
 
-    def __init__(self) -> None:
+    Args:
+        is_begun: Whether the sweep was begun or published before.
+    """
+
+    def __init__(self, *, is_begun: bool) -> None:
+        self.is_begun = is_begun
         self._data: dict[tuple[tuple[str, ...], MixtureConfig], _Data] = {}
         self._models: dict[str, memory.ModelInfo] = {}
 
@@ -319,6 +326,9 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
         if find_manifest(config.out) is None:
             plan = check_run(config, data.mixture, image_px=info.image_size)
             fork = find_fork(config, data.mixture, plan)
+            # What earlier versions have begun resumes.
+            if fork is not None and not known.is_begun:
+                _check_step(config, fork)
     except (ConfigError, ArtifactError) as error:
         raise type(error)(f"trial {name}: {error}") from error
     lengths_N, val = data.lengths_N, data.mixture.pairs["val"]
@@ -347,6 +357,21 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
         val_pairs=min(config.validation.pairs or val, val),
         steps_before=steps_done,
     )
+
+
+def _check_step(config: PretrainConfig, fork: Fork) -> None:
+    """Check that all trials continue the same checkpoint, whenever they start.
+
+    Raises:
+        ConfigError: If it is the last one of a run that may be writing further ones.
+    """
+    uri, wanted = config.checkpoint or ("", "")
+    if wanted == "last" and find_manifest(uri) is None:
+        shown = without_credentials(uri)
+        raise ConfigError(
+            f"from: trials start one after another, and {shown}@last may be a later checkpoint by "
+            f"then. Name the step, which is now {shown}@{fork.step}"
+        )
 
 
 def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
