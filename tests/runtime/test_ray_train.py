@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import ray
 
-from biovl.core.errors import TrainingError
+from biovl.core.errors import TrainingStopped
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.ray_train import SAVE_REQUEST, Failures, SaveBeforeResize, SaveRequest, fit
@@ -69,7 +69,7 @@ def test_workers_that_save_before_they_die_are_begun_again(
 ) -> None:
     said: list[str] = []
     arguments = {"place": str(tmp_path), "saves": 2}
-    with pytest.raises(TrainingError, match=r"\b2 times .*\b3 ") as failed:
+    with pytest.raises(TrainingStopped, match=r"\b2 times .*\b3 ") as failed:
         fit(
             dies,
             arguments,
