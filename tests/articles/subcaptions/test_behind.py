@@ -39,6 +39,14 @@ from tests.articles.subcaptions.cases import read
         ),
         ("Yield by soil (A); by year (B).", ["Yield", "A: by soil", "B: by year", ""]),
         (
+            "XRD patterns (a), FTIR spectra (b) and TGA curves (c) of the powder.",
+            ["", "a: XRD patterns", "b: FTIR spectra", "c: TGA curves", "of the powder."],
+        ),
+        (
+            "Gross specimen (left) and cut surface (right) of the tumor.",
+            ["", "left: Gross specimen", "right: cut surface", "of the tumor."],
+        ),
+        (
             "Films at noon with (a) and without (b) shade.",
             ["Films at noon", "a: with", "b: without", "shade."],
         ),

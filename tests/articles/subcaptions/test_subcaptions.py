@@ -248,6 +248,14 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "Three biological replicates were performed.",
                 "Dashed lines represent medians.",
                 "H&E, ×100.",
+                "H&E; scale bar = 50 μm.",
+                "Notes: n = 6 per field.",
+                "aP < 0.05 vs control.",
+                "ACoA, anterior coat area.",
+                "Maps were created with ArcGIS.",
+                "The experiment was repeated three times.",
+                "C, cortex; X, xylem.",
+                "Labels: C, cortex; X, xylem.",
                 "Hematoxylin and eosin stain; original magnification, ×200.",
             )
         ),
@@ -258,6 +266,25 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
         (
             "(a) Wheat. Reprinted from [1]. (b) Rye. Adapted from [2].",
             ["", "a: Wheat. Reprinted from [1].", "b: Rye. Adapted from [2].", ""],
+        ),
+        (
+            "Roots. (a) Wheat. The box is enlarged in (b). (b) Its tip. (c) Rye.",
+            ["Roots.", "a: Wheat. The box is enlarged in (b).", "b: Its tip.", "c: Rye.", ""],
+        ),
+        (
+            "(A) Tree. (B) Map. Symbols correspond to clades in (A).",
+            ["", "A: Tree.", "B: Map. Symbols correspond to clades in (A).", ""],
+        ),
+        (
+            "A beetle. A head, side view B wing C leg D egg. Bars: 1 mm (A, B); 2 mm (C, D).",
+            [
+                *("A beetle.", "A: head, side view", "B: wing", "C: leg", "D: egg."),
+                "Bars: 1 mm (A, B); 2 mm (C, D).",
+            ],
+        ),
+        (
+            "(A–C′) Chambers. (D) Counts.",
+            ["", "A,B,C,C′: Chambers.", "D: Counts.", ""],
         ),
         (
             "Formulas of (A) wax, (B) resin; (C) chromatogram of both.",

@@ -63,6 +63,8 @@ class _Reader:
         self.caption = caption
         self.markers = system.markers
         self.every = _names(self.markers)
+        self.openings = {name: m.start for m in self.markers if m.starts for name in m.names()}
+        """Last position at which each label starts a sentence."""
         self.defined: set[str] = set()
         self.found: list[Segment] = []
         self.apart: set[int] = set()
@@ -148,7 +150,8 @@ class _Reader:
             # "The arrows in (A) …" is about A; "… as described in (A)" goes on about its own panel.
             before = self.caption[span.start : inside[0].start]
             goes_on = len(before) > 60 and not set(_names(inside)) < set(self.current or ())
-            if self.current is not None and (goes_on or _compares(before)):
+            is_upcoming = not set(_names(inside)) <= self.defined
+            if self.current is not None and (goes_on or is_upcoming or _compares(before)):
                 self._add(span.start, span.end, self.current)
                 return
             self._add(span.start, span.end, _names(inside))
@@ -210,7 +213,14 @@ class _Reader:
         return self.caption[max(0, marker.start - 4) : marker.start].rstrip()[-1:] in (".", ";")
 
     def _is_reference(self, marker: Marker, span: Span, *, after_one: bool) -> bool:
-        if marker.start == span.start or not set(marker.names()) <= self.defined:
+        names = marker.names()
+        # "The box is enlarged in (B). (B) …": its own sentence follows.
+        is_upcoming = (
+            self.current is not None
+            and self.are_first
+            and all(self.openings.get(name, 0) > marker.start for name in names)
+        )
+        if marker.start == span.start or not (is_upcoming or set(names) <= self.defined):
             return False
         before = self.caption[max(span.start, marker.start - 12) : marker.start]
         if after_one and REFERRING_ON.search(before):

@@ -9,6 +9,8 @@ from biovl.articles.subcaptions.labels import DASH, expand
 from biovl.articles.subcaptions.markers import Family, Marker
 
 _OPENS_MEMBER = re.compile(r"(?:[:;,]|\band)\s\Z")
+# "C, cortex; X, xylem": a key to letters in the image.
+_KEY = re.compile(r"\w\s?[,:=]\s[a-z][^.;:,=]{1,40}(?:\.?\s*\Z|[;,.]\s[A-Za-z]{1,8}\s?[,:=]\s)")
 _BETWEEN_BRACKETS = re.compile(
     rf"\s?(?:(?P<range>[{DASH}]|to|through)|,\s?(?:and|or)?|and|or|&|/)?\s?"
 )
@@ -85,6 +87,8 @@ def _completed(
                 passed.add((other.family, max(own)))
             continue
         if own & have or not (other.opens or before):
+            continue
+        if other.family not in families and before and _KEY.match(caption, other.start):
             continue
         after = [m for m in kept if m.start > other.start]
         low = max((x.index for m in before for x in m.labels), default=0)

@@ -31,9 +31,9 @@ _HEADLESS = 4.0
 _WORD_BEFORE = re.compile(r"([^\W\d_][\w'’-]*)[\s(]*\Z")
 _WORD_BEHIND = re.compile(r"\s([^\W\d_][\w'’-]+)")
 _NAMED = re.compile(
-    r"(?:groups?|types?|factors?|vitamins?|hepatitis|class|strains?|sites?|stages?|grades?|phases?|"
-    r"cases?|curves?|lines?|lanes?|models?|regions?|zones?|steps?|samples?|compounds?|points?|"
-    r"proteins?|residues?|subunits?|chains?|genomes?|mutations?)\Z",
+    r"(?:group|type|factor|vitamins?|hepatitis|class|strain|site|stage|grade|phase|"
+    r"case|curve|line|lane|model|region|zone|step|sample|compound|point|"
+    r"protein|residue|subunit|chain|genome|mutation)\Z",
     re.IGNORECASE,
 )
 _FOREIGN = re.compile(r"\(([A-Za-z]{1,4})\)")

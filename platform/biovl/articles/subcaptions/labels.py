@@ -115,9 +115,11 @@ def _between(first: LabelValue, last: LabelValue) -> list[LabelValue] | None:
         suffix = ""
     if last.index <= first.index:
         return None
+    # "A–C′" has a panel C, too.
+    stop = last.index + (len(first.name) == 1 and last.name[1:] in ("′", "'"))
     return [
         LabelValue(letters[index - 1] + suffix, first.kind, index)
-        for index in range(first.index + 1, last.index)
+        for index in range(first.index + 1, stop)
     ]
 
 

@@ -61,6 +61,9 @@ _LETTERS_ABOUT = re.compile(
     r"\b(?:letters?|superscripts?|lowercase|lanes?|letter codes?|marked|labell?ed as)[ :]{0,2}$",
     re.IGNORECASE,
 )
+_KEY_BEFORE = re.compile(
+    r"\b(?:abbreviations?|groups?|labels?|legend|key|orientation)(?:\sare)?:\s\Z", re.IGNORECASE
+)
 _OTHER_FIGURE = re.compile(r"\s?,?\s?(?:of|in)\s(?:the\s)?(?:Fig|fig|Supp|Table|Ref|ref\b)")
 # "i.e.," and "S.E.": the second letter stands at no start of a sentence.
 _INITIALS = re.compile(r"(?<![^\W\d_])[^\W\d_]\.\Z")
@@ -157,6 +160,8 @@ def _made(
     start = match.start("list") if family == "inner" else match.start()
     before = caption[max(0, start - 24) : start]
     if _LETTERS_ABOUT.search(before):
+        return
+    if family in ("comma", "colon") and _KEY_BEFORE.search(before):
         return
     # "as in Figure 1 (b) Whole mounts …": the next panel, not a part of Figure 1.
     is_next = caption[start - 1 : start] == " " and caption[match.end() + 1 :][:1].isupper()

@@ -14,6 +14,7 @@ from biovl.articles.subcaptions.completion import complete, with_ranges, without
 from biovl.articles.subcaptions.evidence import likely
 from biovl.articles.subcaptions.labels import ALPHABETS
 from biovl.articles.subcaptions.markers import Family, Marker
+from biovl.articles.subcaptions.sentences import sentences
 
 _WEIGHT: dict[Family, float] = {
     "bracket": 1.0,
@@ -31,6 +32,7 @@ _CLEAR: tuple[Family, ...] = ("bracket", "half", "panel")
 # Numerals mark steps and conditions more often than panels.
 _DOUBTFUL_KINDS = frozenset({"digit", "roman", "Roman", "greek"})
 _LEAST = 1.5
+_BARS = re.compile(r"(?:scale\s?-?\s?)?bars?\s?[:=]", re.IGNORECASE)
 _POINT = re.compile(r"\.\s[A-ZΑ-Ω]")
 _OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
 
@@ -59,9 +61,18 @@ def choose(
         if system.family == "word":
             return system
         kept = likely(caption, system.markers, hints)
+        if kept and _is_of_bars(caption, kept[0]):
+            continue
         if kept and (len(kept) > 1 or hints or _may_stand_alone(kept[0])):
             return replace(system, markers=tuple(kept))
     return None
+
+
+def _is_of_bars(caption: str, first: Marker) -> bool:
+    """Return whether labels first occur in a scale: ``Bars: a = 2 cm; b–d = 10 µm``."""
+    spans = sentences(caption, {first.start})
+    start = max(span.start for span in spans if span.start <= first.start)
+    return _BARS.match(caption, start) is not None and start < first.start
 
 
 def _may_stand_alone(marker: Marker) -> bool:

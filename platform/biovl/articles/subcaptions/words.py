@@ -12,7 +12,8 @@ NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
 COMPARING = re.compile(
     r"\b(?:as\sin\s(?:the\s)?panels?|(?:described|shown|seen|see|as|same|similar|identical|"
     r"compared|according|like|than|that|those|corresponds?|corresponding)"
-    r"(?:\s(?:as|in|to|with|for))*)\s?\(?$",
+    r"(?:\s(?:as|in|to|with|for))*|"
+    r"(?:corresponds?\sto|match(?:es)?|follows?)\s(?:\w+\s){0,4}(?:in|of|from))\s?\(?$",
     re.IGNORECASE,
 )
 # "Means are shown in (A) and (B)", unlike "as shown in (A)".
@@ -59,7 +60,7 @@ NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
 VALUE = re.compile(r"(?<![\w/-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
 PREPOSITION = re.compile(
     r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
-    r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
+    r"against|conventional|showing|demonstrates?|shows?)\s"
 )
 # "… before (A) and after (B) treatment": what distinguishes two panels.
 CONTRAST = re.compile(
@@ -102,7 +103,9 @@ EACH_ITS_OWN = (
     re.compile(r"\(?(?:\*|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
     re.compile(r"[\[(]?(?:reprinted|reproduced|adapted|modified)\b", re.IGNORECASE),
 )
-STAIN = re.compile(r"\(?(?:H\s?&\s?E|ha?ematoxylin)\b[^.]{0,60}(?:×|\bx)\s?\d", re.IGNORECASE)
+STAIN = re.compile(
+    r"\(?(?:H\s?&\s?E|ha?ematoxylin)\b[^.]{0,60}(?:(?:×|\bx)\s?\d|\bbars?\b)", re.IGNORECASE
+)
 STAINED = re.compile(r"H\s?&\s?E\b|ematoxylin|\bstain|×\s?\d|\bx\d", re.IGNORECASE)
 # What one plot shows: "Bars show luciferase activity", "Each dot is one mouse".
 MARKS = (
