@@ -250,6 +250,8 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "H&E, ×100.",
                 "H&E; scale bar = 50 μm.",
                 "Notes: n = 6 per field.",
+                "Five plants per group were used.",
+                "Vertical bars represent standard errors.",
                 "aP < 0.05 vs control.",
                 "ACoA, anterior coat area.",
                 "Maps were created with ArcGIS.",
@@ -281,6 +283,10 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 *("A beetle.", "A: head, side view", "B: wing", "C: leg", "D: egg."),
                 "Bars: 1 mm (A, B); 2 mm (C, D).",
             ],
+        ),
+        (
+            "Growth of cereals. Notes: (A) Wheat. (B) Rye.",
+            ["Growth of cereals. Notes:", "A: Wheat.", "B: Rye.", ""],
         ),
         (
             "(A–C′) Chambers. (D) Counts.",

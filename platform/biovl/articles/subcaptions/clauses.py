@@ -23,6 +23,7 @@ from biovl.articles.subcaptions.words import (
     COMPLEMENT,
     EACH_ITS_OWN,
     NEXT_LEAD,
+    NOTES,
     NOUN,
     PLOT,
     REFERRING,
@@ -231,7 +232,9 @@ class _Reader:
         """Assign the text after each label to it."""
         names, first = _names(own), own[0].start
         shares = len(own) > 1 and self.caption[span.start : first].rstrip()[-1:].isalnum()
-        if len(own) == 1 and self._is_next(span, own[0]):
+        if NOTES.fullmatch(self.caption, span.start, first):
+            self._add(span.start, first, None)
+        elif len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
             first = span.start

@@ -37,6 +37,7 @@ TRAILING = re.compile(
     r"(?:(?P=j)|\w{0,20}[\s-](?P=j))[\w\s/-]{2,80}(?:\Z|[.,;])|"
     r"(?-i:(?P<k>[A-Z])[A-Za-z\d-]{0,6}[A-Z\d][a-z]?)\s?[,:=]\s(?-i:(?=[a-z]))(?P=k)"
     r"[^.;:,=]{2,60}\.?\s*\Z|"
+    r"(?:\d+|two|three|four|five|six|ten)\s\w{1,12}\s(?:per|in\seach)\sgroup\b|"
     r"the\sexperiments?\s(?:was|were)\s(?:repeated|performed)\s|values\s(?:sharing|with)\s"
     r"(?:the|different)\s|"
     r"these\s(?:images|micrographs|figures|photographs)\s(?:are|were)\s|"

@@ -9,6 +9,8 @@ REFERRING = re.compile(
 # "Panel (A) shows the head, while (B) shows the tail": the label is the subject.
 SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but|panels?)|[,;:])\s$", re.IGNORECASE)
 NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
+# In front of the first label: "Title. Notes: (A) Growth.".
+NOTES = re.compile(r"\s*(?:notes?|legend)\s?:\s*", re.IGNORECASE)
 COMPARING = re.compile(
     r"\b(?:as\sin\s(?:the\s)?panels?|(?:described|shown|seen|see|as|same|similar|identical|"
     r"compared|according|like|than|that|those|corresponds?|corresponding)"
@@ -109,8 +111,8 @@ STAIN = re.compile(
 STAINED = re.compile(r"H\s?&\s?E\b|ematoxylin|\bstain|×\s?\d|\bx\d", re.IGNORECASE)
 # What one plot shows: "Bars show luciferase activity", "Each dot is one mouse".
 MARKS = (
-    r"(?:(?:horizontal|vertical|dashed|dotted|solid)\s)?(?:lines|dots|boxes|whiskers|squares|"
-    r"circles|triangles)\s(?:represent|indicate|show|denote|mark|correspond)\b"
+    r"(?:(?:(?:horizontal|vertical|dashed|dotted|solid)\s)?(?:lines|dots|boxes|whiskers|squares|"
+    r"circles|triangles)|(?:horizontal|vertical)\sbars)\s(?:represent|indicate|show|denote|mark|correspond)\b"
 )
 PLOT = re.compile(
     r"(?:the\s)?(?:bar\s(?:graph|chart|plot)|scale\sof\s|[xy][\s-]axis\b)|"
