@@ -34,7 +34,15 @@ class Cluster:
         self.head.run("ray", "get-auth-token", "--generate")
 
     def up(self) -> None:
-        self.head.run("ray", "up", "-y", "--no-config-cache", str(self.config))
+        for tries_left in (2, 1, 0):
+            try:
+                self.head.run("ray", "up", "-y", "--no-config-cache", str(self.config))
+            # Ray gives its processes half a minute to begin, whatever else the machine does.
+            except AssertionError as error:
+                if not tries_left or "timed out during startup" not in str(error):
+                    raise
+            else:
+                return
 
     def wait_for_both(self) -> None:
         """Wait until both machines are there."""
