@@ -10,8 +10,8 @@ def as_input(uri: str, out: str) -> list[Input]:
 
     Args:
         uri: Folder or name of the weights; may be empty.
-        out: Folder of the columns. What was begun there without an identity of a name on the hub
-            goes on without, and without the hub with the one that is written down.
+        out: Folder of the columns. If it was begun without an identity for a name on the hub, the
+            job continues without one; if the hub cannot be reached, the recorded one counts.
     """
     if not uri:
         return []

@@ -102,12 +102,11 @@ def identify_weights(named: Iterable[tuple[str, str]], out: str) -> list[Input]:
     """
     recorded = recorded_inputs(out)
     # "image_weights URI"; other names are those of corpora.
-    has_none = recorded is not None and not any(key.startswith(_KEYS) for key in recorded)
+    if recorded is not None and not any(key.startswith(_KEYS) for key in recorded):
+        return []
     inputs = []
     for name, uri in named:
         key = f"{name} {configs.spelled(uri)}"
-        if has_none:
-            continue
         found = weight_identity.fingerprint_of(uri) or (recorded or {}).get(key)
         if found is not None:
             inputs.append(Input(name=name, uri=uri, fingerprint=found))

@@ -462,15 +462,15 @@ def _names(markers: Sequence[Marker]) -> tuple[str, ...]:
 def _crossed_from(own: Sequence[Marker]) -> int:
     """Return where markers list the same labels again in other groups; 0 if they do not."""
     groups = [frozenset(marker.names()) for marker in own]
-    if max(map(len, groups)) < 2:
+    seen: set[str] = set()
+    again = 0
+    while again < len(groups) and not groups[again] & seen:
+        seen |= groups[again]
+        again += 1
+    first, second = groups[:again], groups[again:]
+    if min(len(first), len(second)) < 2 or seen != set().union(*second):
         return 0
-    for at in range(2, len(groups) - 1):
-        first, second = groups[:at], groups[at:]
-        if frozenset().union(*first) == frozenset().union(*second):
-            is_crossed = all(len(a & b) < len(a) for a in first for b in second)
-            is_once = sum(map(len, first)) == len(frozenset().union(*first))
-            return at if is_crossed and is_once else 0
-    return 0
+    return 0 if any(a <= b for a in first for b in second) else again
 
 
 def _compares(before: str) -> bool:

@@ -108,18 +108,19 @@ def _completed(
 
 def _members(caption: str, chain: Sequence[Marker], others: Sequence[Marker]) -> Iterator[Marker]:
     """Yield letters without brackets that name all members of a list: ``a, b MRI: a T1, b T2``."""
+    letters = [m for m in others if m.family == "loose" and len(m.labels) == 1]
     for at, listed in enumerate(chain):
+        count = len(listed.labels)
+        if count < 2:
+            continue
         end = chain[at + 1].start if at + 1 < len(chain) else len(caption)
         inside = [
-            other
-            for other in others
-            if other.family == "loose"
-            and listed.end < other.start < end
-            and len(other.labels) == 1
-            and _OPENS_MEMBER.search(caption, listed.end, other.start)
+            letter
+            for letter in letters
+            if listed.end < letter.start < end
+            and _OPENS_MEMBER.search(caption, max(listed.end, letter.start - 5), letter.start)
         ]
-        count = len(listed.labels)
-        if count > 1 and [m.labels[0] for m in inside[:count]] == list(listed.labels):
+        if [m.labels[0] for m in inside[:count]] == list(listed.labels):
             yield from inside[:count]
             # "…, c ovoid; d oogonium": those that follow the list.
             last = listed.labels[-1].index
