@@ -193,6 +193,18 @@ from tests.articles.subcaptions.cases import read
                 "",
             ],
         ),
+        (
+            "Bone of mice. (A) Femurs. (B–D) Ratios of BV/TV (B), Tb.N (C), and Tb.Sp (D).",
+            [
+                "Bone of mice.",
+                "A: Femurs.",
+                "B,C,D: Ratios of",
+                "B: BV/TV",
+                "C: Tb.N",
+                "D: Tb.Sp",
+                "",
+            ],
+        ),
     ],
 )
 def test_a_label_behind_its_text(caption: str, expected: list[str]) -> None:

@@ -219,6 +219,10 @@ from tests.articles.subcaptions.cases import read
                 "",
             ],
         ),
+        (
+            "Fig. 2: (A) Growth of oat. (B) Growth of rye.",
+            ["Fig. 2:", "A: Growth of oat.", "B: Growth of rye.", ""],
+        ),
     ],
 )
 def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
@@ -320,6 +324,35 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "A: Chromosomes of a male.",
                 "B: Chromosomes of a female.",
                 "The arrow is at one of them.",
+            ],
+        ),
+        (
+            "Levels in rats. (A) Level after i.v. (2 mg/kg) dosing. (B) Level after p.o. (9 mg/kg) dosing. Each point represents the mean ± S.D. (n = 4).",
+            [
+                "Levels in rats.",
+                "A: Level after i.v. (2 mg/kg) dosing.",
+                "B: Level after p.o. (9 mg/kg) dosing.",
+                "Each point represents the mean ± S.D. (n = 4).",
+            ],
+        ),
+        (
+            "Cyst of a knee. (A) Axial and (B) coronal MR images show a cyst. (C) Axial CT.",
+            [
+                "Cyst of a knee.",
+                "A: Axial",
+                "B: coronal",
+                "A,B: MR images show a cyst.",
+                "C: Axial CT.",
+                "",
+            ],
+        ),
+        (
+            "Foxes of Wales. (A) Counts in 2015. (B) Locations of the dens. Base map from OpenStreetMap.",
+            [
+                "Foxes of Wales.",
+                "A: Counts in 2015.",
+                "B: Locations of the dens.",
+                "Base map from OpenStreetMap.",
             ],
         ),
     ],

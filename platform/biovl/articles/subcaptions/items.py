@@ -14,18 +14,21 @@ from biovl.articles.subcaptions.words import (
     LED_BY,
     NEEDS_OF,
     OWN_VERB,
+    PLANE,
     PREPOSITION,
     SHARED,
     VALUE,
     VERB,
     VIEW,
     VIEW_END,
+    VIEWS,
 )
 
 _LONGEST_VALUE = 30
 """Characters in which a number with its unit is looked for."""
 _LONGEST_HEAD = 40
 """Characters in which the kind of image is looked for that an item begins with."""
+_JOINT = re.compile(r"(?:,?\s(?:and|or)|,)?\s\Z")
 _STRONG = re.compile(r";\s(?:and\s)?\Z")
 _WEAK = re.compile(r",\s(?:and\s)?\Z|\sand\s\Z")
 
@@ -51,6 +54,11 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
     items = [caption[a.end : b.start] for a, b in itertools.pairwise(own)]
     if VERB.match(caption, own[-1].end, end):
         return end
+    # "(A) Axial and (B) coronal images show a cyst."
+    plane = PLANE.match(caption, own[-1].end, end)
+    are_planes = all(PLANE.fullmatch(_JOINT.sub("", item)) for item in items)
+    if plane and are_planes and VIEWS.match(caption, plane.end(), end):
+        return plane.end()
     if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
         return end
     # "(A) Mice were weighed and (B) tumors were measured."

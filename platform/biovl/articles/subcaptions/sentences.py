@@ -12,8 +12,10 @@ _END = re.compile(
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|no|[Nn]os|et al|etc|Dr|St|var|subsp|spp?|"
     r"n\. ?sp|Eq|Ref|[Rr]efs|incl|max|min|Suppl?|aff|ed|eds|viz|cv|ssp|St|str|mag|temp|nov|gen|"
-    r"Inc|Ltd|Co)|(?<![\w\-–°])[A-Z])$"
+    r"Inc|Ltd|Co|Tb|Ct)|(?<![\w\-–°])[A-Z])$"
 )
+# "… after i.v. (2 mg/kg) administration", "mean ± S.D. (n = 4)".
+_DOTTED = re.compile(r"(?<![\w.])[A-Za-z](?:\.[A-Za-z]){1,2}\Z")
 # "… with the exception of E and F. Embryos …", "… as in panel A. Bars …": no initial.
 _PANELS = re.compile(
     r"\b(?:(?:[Ii]n|[Oo]f|[Ff]or|[Ff]rom|to)\s[A-Z](?:,\s[A-Z]){0,4},?\s(?:and|&)|"
@@ -27,7 +29,7 @@ TRAILING = re.compile(
     r"original\smagnification)\b|"
     rf"(?:the\s)?(?:{MARKS}|(?-i:[IT])[\s-]bars?\s)|{STAIN.pattern}|"
     r"(?:all\s)?(?:figures?|images?|illustrations?|schematics?|maps?)?\s?(?:(?:was|were)\s)?"
-    r"created\s(?:with|in|using)\s|best\sviewed|zoom(?:ed)?\sin\sfor|written\sinformed\sconsent|"
+    r"created\s(?:with|in|using)\s|best\sviewed|base\s?maps?\s|zoom(?:ed)?\sin\sfor|written\sinformed\sconsent|"
     r"(?:(?:the|all)\s)?(?:un-?cropped|full-length|original|raw)\s(?:\w+\s)?"
     r"(?:blots?|gels?|images?)\s(?:are|is|can)\b|"
     r"(?:\d+|two|three|four|five|six)\s(?:independent|biological|technical)\s(?:\w+\s)?"
@@ -80,6 +82,8 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
         if end not in openings:
             # A full stop without a following space ends a sentence only before a label: "mice.(A)".
             if match[0] == "." and rest[0] in "([":
+                continue
+            if rest[0] == "(" and _DOTTED.search(caption, max(0, match.start() - 6), match.start()):
                 continue
             short = _ABBREVIATION.search(caption, max(0, match.start() - 10), match.start())
             if short and _PANELS.search(caption, max(0, match.start() - 40), match.start()):

@@ -9,8 +9,10 @@ REFERRING = re.compile(
 # "Panel (A) shows the head, while (B) shows the tail": the label is the subject.
 SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but|panels?)|[,;:])\s$", re.IGNORECASE)
 NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
-# In front of the first label: "Title. Notes: (A) Growth.".
-NOTES = re.compile(r"\s*(?:notes?|legend)\s?:\s*", re.IGNORECASE)
+# In front of the first label: "Title. Notes: (A) Growth.", "Figure 1: (A) Growth.".
+NOTES = re.compile(
+    r"\s*(?:(?:notes?|legend)\s?:|fig(?:ure|\.)?\s?\d{1,3}\s?[:|])\s*", re.IGNORECASE
+)
 COMPARING = re.compile(
     r"\b(?:as\sin\s(?:the\s)?panels?|(?:described|shown|seen|see|as|same|similar|identical|"
     r"compared|according|like|than|that|those|corresponds?|corresponding)"
@@ -78,6 +80,15 @@ VIEW = re.compile(
     re.IGNORECASE,
 )
 VIEW_END = re.compile(rf"{VIEW.pattern}\s?\Z", re.IGNORECASE)
+# What tells views apart that share the noun behind the last: "axial", "coronal CT images".
+PLANE = re.compile(
+    r"\s?(?:(?:axial|coronal|sagittal|transverse|longitudinal|oblique|anteroposterior|lateral|"
+    r"frontal|dorsal|ventral)\b)",
+    re.IGNORECASE,
+)
+VIEWS = re.compile(
+    r"\s(?:[\w+-]+\s){0,3}?(?:images|views|scans|sections|(?:micro|photo|radio)graphs)\b"
+)
 NEEDS_OF = re.compile(
     r"\b(?:numbers?|percentages?|proportions?|fractions?|characteristics|lists?|sequences?)\s\Z"
 )
