@@ -24,6 +24,7 @@ from biovl.pretrain.models import describe
 from biovl.pretrain.prepare import blocks_of, towers_of
 from biovl.pretrain.step import gradients
 from biovl.runtime.workers import Workers
+from tests.pretrain.shallow import cut
 
 
 class Graphs(list):
@@ -88,12 +89,7 @@ def shallow(recipe: str):
     corpora = ["corpus", "longcap"] if recipe == "bmc_longclip_plus" else "corpus"
     run = configs.build(PretrainConfig, {**settings, "corpus": corpora, "out": "out"})
     found = describe(run.model)
-    for tower in (found.model.visual, found.model.text):
-        blocks = blocks_of(tower)
-        for part in tower.modules():
-            # ModernBERT's fourth layer is the first that has a norm and no window.
-            if isinstance(part, torch.nn.ModuleList | torch.nn.Sequential) and list(part) == blocks:
-                del part[4 if "ModernBert" in type(blocks[0]).__name__ else 2 :]
+    cut(found.model)
     return found
 
 

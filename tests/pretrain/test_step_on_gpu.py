@@ -25,6 +25,7 @@ from biovl.pretrain.prepare import blocks_of, towers_of
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import Workers
 from tests.models.test_text_tower import TOWERS
+from tests.pretrain.shallow import cut
 
 GPU = torch.device("cuda:0")
 VARLEN = "torch_attn::_varlen_attn"
@@ -50,14 +51,20 @@ def model_of(config: PretrainConfig) -> str:
     return json.dumps([settings, configs.to_plain(config.optim)["locked"]], sort_keys=True)
 
 
+_WHOLE = {model_of(config_of("biomedclip"))}
 _described: dict[str, tuple] = {}
 
 
 def described(config: PretrainConfig):
-    """The model of a run, and its description for the estimate. Recipes share them."""
+    """The model of a run, and its description for the estimate. Recipes share them.
+
+    Those of the recipes but for BiomedCLIP's own have their first blocks alone.
+    """
     key = model_of(config)
     if key not in _described:
         found = describe(config.model, config.optim)
+        if key not in _WHOLE:
+            cut(found.model)
         _described[key] = (
             found,
             memory.describe(
