@@ -6,8 +6,9 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 
 from biovl.assemble import config as assemble_config
+from biovl.assemble import plots
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.assemble.tables_command import tables_of
@@ -36,6 +38,18 @@ from tests.runtime.interrupting import counted, interrupted
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hardly_any_plots() -> Iterator[None]:
+    """Draw a corpus's labels alone: all plots would be a third of what it takes here."""
+
+    def draw(stats: Mapping[str, Any]) -> dict[str, bytes]:
+        return {f"{column}.png": plots.labels(stats, column) for column in stats["labels"]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "plots", draw)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import html
 import io
 import json
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +26,7 @@ from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, interrupted
-from tests.runtime.typed import run_command, with_this_ray
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,18 +164,6 @@ def test_a_late_setting_redoes_only_its_step_and_leaves_the_other_result(
     assert small < (published / "index" / "thumbnails.bin").stat().st_size
 
 
-def start(given: dict[str, Any]) -> subprocess.Popen:
-    changes = [f"--set={name}={json.dumps(value)}" for name, value in given.items()]
-    return subprocess.Popen(
-        [sys.executable, "pipelines/all.py", "demo", *changes],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=with_this_ray(),
-    )
-
-
 def test_interrupted_within_a_step_and_between_steps_it_goes_on_to_the_same(
     published: Path, sample_packages: Path, tmp_path: Path
 ) -> None:
@@ -211,12 +197,15 @@ def test_interrupted_within_a_step_and_between_steps_it_goes_on_to_the_same(
         assert found == expected
 
 
-def test_a_source_that_is_not_there_is_the_last_thing_said(tmp_path: Path) -> None:
-    job = start(values(tmp_path / "absent", tmp_path / "story"))
-    _, stderr = job.communicate(timeout=600)
-    assert job.returncode == 2
-    assert "harvest failed: " in stderr
-    assert "absent" in stderr.splitlines()[-1]
+def test_a_source_that_is_not_there_is_the_last_thing_said(
+    ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_command("pipelines/all.py", "demo", **values(tmp_path / "absent", tmp_path / "story"))
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "harvest failed: " in said
+    assert "absent" in said.splitlines()[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
