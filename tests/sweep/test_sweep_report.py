@@ -73,7 +73,7 @@ def unfinished(trial: Trial, status: str, reason: str) -> TrialOutcome:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outcomes(config: SweepConfig) -> list[TrialOutcome]:
     short, other_short, long, other_long = trials_of(config)
     return [
@@ -82,6 +82,11 @@ def outcomes(config: SweepConfig) -> list[TrialOutcome]:
         scored(long, 0.5),
         unfinished(other_long, FAILED, "step 3 of 4: the loss is nan\nmore"),
     ]
+
+
+@pytest.fixture
+def _no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "plots", lambda outcomes: {})
 
 
 def test_a_row_has_the_mean_of_its_seeds_and_the_papers_number(
@@ -170,6 +175,7 @@ def test_crosses_are_where_trials_did_not_finish(
     assert crosses(replace(outcomes[0], status=STOPPED, epoch=1)) == 1
 
 
+@pytest.mark.usefixtures("_no_plots")
 def test_warnings_of_trials_are_those_of_the_sweep(
     config: SweepConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +195,7 @@ def test_warnings_of_trials_are_those_of_the_sweep(
     assert "seed 1 is odd" not in readme
 
 
+@pytest.mark.usefixtures("_no_plots")
 def test_recalls_among_other_numbers_of_pairs_have_no_best_row(
     config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
 ) -> None:
@@ -205,6 +212,7 @@ def with_corpus(outcome: TrialOutcome, *corpora: str) -> TrialOutcome:
     return replace(outcome, trial=changed)
 
 
+@pytest.mark.usefixtures("_no_plots")
 def test_recalls_on_val_of_other_corpora_have_no_best_row(
     config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
 ) -> None:
@@ -214,6 +222,7 @@ def test_recalls_on_val_of_other_corpora_have_no_best_row(
     assert "different corpora" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.usefixtures("_no_plots")
 def test_the_best_of_mixtures_with_one_val_names_its_corpora(
     config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
 ) -> None:
@@ -270,6 +279,7 @@ def test_there_are_plots_where_nothing_was_scored(outcomes: list[TrialOutcome]) 
     assert tables.best_row(nothing) is None
 
 
+@pytest.mark.usefixtures("_no_plots")
 @pytest.mark.parametrize(
     ("error", "published_by"),
     [
@@ -316,6 +326,7 @@ def test_only_what_the_settings_cause_is_the_result_of_a_trial(
     assert attempt == (published_by or 3)
 
 
+@pytest.mark.usefixtures("_no_plots")
 @pytest.mark.parametrize("killed_in", ["publish", "clear"])
 def test_a_sweep_killed_while_it_publishes_loses_neither_scores_nor_checkpoints(
     killed_in: str, config: SweepConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
