@@ -1,12 +1,8 @@
-"""Harvesting the open-data bucket as a whole: by its limits, through faults, killed, by increments."""
+"""Harvesting the open-data bucket as a whole: by its limits, through faults, interrupted, by increments."""
 
 import hashlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,9 +19,8 @@ from biovl.harvest.job import harvest
 from biovl.sample.packages import PackageFiles
 from tests.harvest.pmc.bucket import FIRST_DAY, Bucket, Fault, Server, sample, serving
 from tests.runtime.folders import content
-from tests.runtime.typed import with_this_ray
+from tests.runtime.interrupting import interrupted
 
-ROOT = Path(__file__).parents[2]
 RATE, CONCURRENT = 60, 4
 IMAGE = "jsm-9990000001-g001.jpg"
 """Of the first of the sample; a thumbnail lies beside it."""
@@ -179,35 +174,21 @@ def test_a_service_that_is_gone_ends_the_job_which_goes_on_when_it_is_back(
     assert not [key for key in server.got() if key.startswith(("metadata/", "?", "inventory"))]
 
 
-def test_killed_during_a_fetch_it_goes_on_and_fetches_nothing_twice(
+def test_interrupted_during_a_fetch_it_goes_on_and_fetches_nothing_twice(
     ray_session: None, server: Server, tmp_path: Path
 ) -> None:
-    settings = {
-        "source.endpoint": server.url, "source.requests_per_s": 1000, "source.concurrent": 3,
-        "packages_per_unit": 2, "out": tmp_path / "out",
-    }  # fmt: skip
-    command = [sys.executable, "pipelines/harvest.py", "pmc_open_data"]
-    command += [f"--set={name}={value}" for name, value in settings.items()]
-    server.latency_s = 0.1
-    job = subprocess.Popen(
-        command, cwd=ROOT, env=with_this_ray(), stderr=subprocess.PIPE, start_new_session=True
-    )
-    deadline = time.monotonic() + 600
-    while sum(key.startswith("PMC") for key in server.got()) < 12:
-        assert time.monotonic() < deadline, "nothing was fetched"
-        time.sleep(0.02)
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait()
+    wanted = config(server, tmp_path / "out", concurrent=3)
+    server.latency_s = 0.05
+    with interrupted("unit"):
+        harvest(wanted)
     wait_for_silence(server)
     before = server.got()
+    assert not (tmp_path / "out" / "manifest.json").exists()
     server.latency_s = 0.0
     server.forget()
-    again = subprocess.run(
-        command, cwd=ROOT, env=with_this_ray(), capture_output=True, text=True, timeout=600
-    )
-    assert again.returncode == 0, again.stderr
+    harvest(wanted)
     repeated = {key for key in server.got() if before[key]}
-    # Those that were on their way when it died, at most, and its probing of the endpoint.
+    # Those that were on their way when it ended, at most, and its probing of the endpoint.
     assert len(repeated) <= 3
     whole = config(server, tmp_path / "whole")
     harvest(whole)
@@ -216,7 +197,7 @@ def test_killed_during_a_fetch_it_goes_on_and_fetches_nothing_twice(
 
 
 def wait_for_silence(server: Server) -> None:
-    """Wait until workers have noticed that their driver died."""
+    """Wait until workers have noticed that their job ended."""
     asked = -1
     while asked != len(server.asked):
         asked = len(server.asked)
