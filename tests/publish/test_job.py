@@ -121,7 +121,7 @@ def test_nothing_is_sent_to_a_repository_that_was_made_public_unasked(
     assert hub.repo(REPO).files == {}
 
 
-def test_the_rows_of_a_group_are_a_corpus_of_their_own(
+def test_the_rows_of_a_group_are_a_corpus_of_their_own_that_datasets_reads(
     corpus: Path, hub: Hub, tmp_path: Path
 ) -> None:
     out = tmp_path / "public"
@@ -149,6 +149,14 @@ def test_the_rows_of_a_group_are_a_corpus_of_their_own(
     assert hub.repo(REPO).files == {
         str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()
     }
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    clone = hub.write(REPO, tmp_path / "clone")
+    loaded = datasets.load_dataset(str(clone), cache_dir=str(tmp_path / "cache"))
+    assert sum(map(len, loaded.values())) == len(after)
+    first = loaded["train"][0]
+    assert first["txt"]
+    assert first["json"]["caption"]
 
 
 def test_texts_and_warnings_of_all_rows_are_not_told_of_the_selected(
@@ -189,19 +197,6 @@ def test_pairs_keep_their_order_in_the_shards(corpus: Path, hub: Hub, tmp_path: 
     assert order(out) == [key for key in order(corpus) if key in kept]
     assert index(corpus)[2]["pair_id"] in kept
     assert index(corpus)[1]["pair_id"] not in kept
-
-
-def test_datasets_reads_what_was_sent(corpus: Path, hub: Hub, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    datasets.disable_progress_bars()
-    out = tmp_path / "public"
-    run(corpus, public=True, license_groups=["commercial"], out=str(out))
-    clone = hub.write(REPO, tmp_path / "clone")
-    loaded = datasets.load_dataset(str(clone), cache_dir=str(tmp_path / "cache"))
-    assert sum(map(len, loaded.values())) == len(index(out))
-    first = loaded["train"][0]
-    assert first["txt"]
-    assert first["json"]["caption"]
 
 
 def test_killed_while_it_copies_and_cut_off_while_it_sends_it_goes_on(
