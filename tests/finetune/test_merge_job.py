@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +20,8 @@ from biovl.finetune.merge_job import merge
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from tests.runtime.folders import content
+from tests.runtime.typed import run_command
 
-ROOT = Path(__file__).parents[2]
 VISION = {"layers": 1, "width": 32, "head_width": 16, "patch_size": 16, "image_size": 32}
 TEXT = {"width": 32, "heads": 2, "layers": 1, "context_length": 16}
 COLOURS = [(40 * r, 80 * g, 120 * b) for r in range(3) for g in range(2) for b in range(2)]
@@ -278,12 +276,8 @@ def test_how_both_prepare_images_is_kept_and_other_ways_are_refused(tmp_path) ->
 
 
 def test_the_script_prints_what_it_published(models, tmp_path) -> None:
-    command = [sys.executable, str(ROOT / "pipelines" / "merge.py"), "wise_ft"]
-    for name, value in (("base", models[0]), ("tuned", models[1]), ("alpha", 0.5)):
-        command += ["--set", f"{name}={value}"]
-    command += ["--set", f"out={tmp_path / 'out'}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    summary = json.loads(done.stdout.splitlines()[-1])
+    folders = {"base": str(models[0]), "tuned": str(models[1]), "out": str(tmp_path / "out")}
+    summary = run_command("pipelines/merge.py", "wise_ft", alpha=0.5, **folders)
     assert summary["kind"] == "model"
     assert summary["alpha"] == 0.5
 
