@@ -175,18 +175,17 @@ Answers = list[tuple[str, httpx.Response | httpx.TransportError]]
 
 
 async def under_load(
-    address: str, seconds: float, meanwhile: Callable[[httpx.AsyncClient, Answers], Awaitable[None]]
+    address: str, meanwhile: Callable[[httpx.AsyncClient, Answers], Awaitable[None]]
 ) -> Answers:
     """Return (text, answer) of all searches made while something happens that sees them."""
     answers: Answers = []
     # Each text once: none is remembered.
     numbers = itertools.count()
     async with httpx.AsyncClient(base_url=address, timeout=600) as client:
-        until = time.monotonic() + seconds
         happening = asyncio.create_task(meanwhile(client, answers))
 
         async def ask() -> None:
-            while time.monotonic() < until or not happening.done():
+            while not happening.done():
                 text = f"a figure of number {next(numbers)}"
                 try:
                     answer = await client.post("/v1/search", json={"text": text, "k": 5})
@@ -249,13 +248,29 @@ def processes(name: str) -> list[int]:
     return found
 
 
-def killing(name: str) -> Callable[[httpx.AsyncClient, Answers], Awaitable[None]]:
+def killing(*names: str) -> Callable[[httpx.AsyncClient, Answers], Awaitable[None]]:
+    """Kill a replica of each, one after the other, while each asker is answered some times."""
+
     async def kill(_: httpx.AsyncClient, answers: Answers) -> None:
-        while len(answers) < 16:
-            await asyncio.sleep(0.05)
-        os.kill(processes(name)[0], signal.SIGKILL)
+        async def more(count: int) -> None:
+            until = len(answers) + count
+            while len(answers) < until:
+                await asyncio.sleep(0.05)
+
+        await more(16)
+        for name in names:
+            os.kill(processes(name)[0], signal.SIGKILL)
+            await more(64)
 
     return kill
+
+
+def wait_for_two(*names: str) -> None:
+    """Wait until there are two replicas of each."""
+    deadline = time.monotonic() + 600
+    while any(len(processes(name)) < 2 for name in names):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 @pytest.mark.ray
@@ -266,15 +281,11 @@ def test_deployments_apart_answer_as_one_process(split: str, published: list[Ser
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("name", ["Encoder", "Search"])
-def test_no_request_is_lost_when_a_replica_behind_is_killed(
-    split: str, published: list[Served], name: str
+def test_no_request_is_lost_when_replicas_behind_are_killed(
+    split: str, published: list[Served]
 ) -> None:
-    deadline = time.monotonic() + 600
-    while len(processes(name)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    answers = asyncio.run(under_load(split, 4, killing(name)))
+    wait_for_two("Encoder", "Search")
+    answers = asyncio.run(under_load(split, killing("Encoder", "Search")))
     assert not failed(answers)
     assert check(answers, published[:1]) == ["first"]
 
@@ -298,7 +309,7 @@ def test_no_request_fails_while_models_and_indexes_are_exchanged(
             assert answer.json()["model"]["version"] == version(one.model)
             await answered_by(version(one.index), answers)
 
-    answers = asyncio.run(under_load(split, 0, exchange))
+    answers = asyncio.run(under_load(split, exchange))
     assert not failed(answers)
     assert check(answers, published) == ["first", "second", "third"]
 
@@ -388,7 +399,7 @@ def test_both_processes_exchange_models_and_indexes_together(
             assert answer.status_code == 200, answer.text
             await answered_by(version(one.index), answers)
 
-    answers = asyncio.run(under_load(fused, 0, exchange))
+    answers = asyncio.run(under_load(fused, exchange))
     assert not failed(answers)
     assert check(answers, published) == ["first", "third"]
 
@@ -418,7 +429,7 @@ def test_what_is_in_a_killed_ingress_is_lost_and_a_client_asks_again(
         threads = stack.enter_context(ThreadPoolExecutor(4))
         asking = [threads.submit(ask) for _ in range(4)]
         try:
-            answers = asyncio.run(under_load(fused, 5, killing("Service")))
+            answers = asyncio.run(under_load(fused, killing("Service")))
         finally:
             stop.set()
         for one in asking:
@@ -464,12 +475,9 @@ def nginx(before: str, folder: Path, **changes: str) -> Iterator[str]:
 def test_behind_nginx_no_request_is_lost_when_an_ingress_is_killed(
     fused: str, published: list[Served], tmp_path: Path
 ) -> None:
-    deadline = time.monotonic() + 600
-    while len(processes("Service")) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_for_two("Service")
     with nginx(fused, tmp_path) as front:
-        answers = asyncio.run(under_load(front, 5, killing("Service")))
+        answers = asyncio.run(under_load(front, killing("Service")))
     assert not failed(answers)
     assert check(answers, published[:1]) == ["first"]
 
