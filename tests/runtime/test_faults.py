@@ -1,5 +1,7 @@
 """A disk or a bucket that fails ends a job with one clear reason; mended, the job goes on."""
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -7,8 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from moto.moto_server.werkzeug_app import (
@@ -19,6 +23,7 @@ from moto.moto_server.werkzeug_app import (
 from pyarrow import fs
 from werkzeug.serving import make_server
 
+from biovl import __main__
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
@@ -33,7 +38,6 @@ from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
-from tests.runtime.typed import with_this_ray
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,19 +68,46 @@ def undisturbed(
     return out
 
 
-def typed(
-    packages: Path | str, out: Path | str, *before: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    returncode: int
+    stderr: str
+
+
+def arguments(packages: Path | str, out: Path | str) -> list[str]:
+    return ["packages", f"--set=out={out}", f"--set=source.path={packages}",
+            "--set=packages_per_unit=1"]  # fmt: skip
+
+
+def in_own_process(packages: Path | str, out: Path | str, *before: str, **environment: str) -> Done:
     """Run the command as a user does."""
-    return subprocess.run(
-        [*before, sys.executable, "pipelines/harvest.py", "packages", "--set", f"out={out}",
-         "--set", f"source.path={packages}", "--set", "packages_per_unit=1"],
+    done = subprocess.run(
+        [*before, sys.executable, "pipelines/harvest.py", *arguments(packages, out)],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
         env={**{k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}, **environment},
     )  # fmt: skip
+    return Done(done.returncode, done.stderr)
 
 
-def reason(done: subprocess.CompletedProcess[str]) -> str:
+def typed(packages: Path | str, out: Path | str, **environment: str) -> Done:
+    """Run the command in this process: another takes seconds to import what is here."""
+    said = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["harvest.py"]),
+        mock.patch.dict(os.environ, environment),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(said),
+    ):
+        try:
+            __main__.run("harvest", arguments(packages, out))
+        except SystemExit as ended:
+            return Done(int(ended.code or 0), said.getvalue())
+    return Done(0, said.getvalue())
+
+
+def reason(done: Done) -> str:
     """Return what a command that failed said at last, and that nothing before it was a trace."""
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
@@ -94,13 +125,13 @@ def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(
     small_disk: Path, packages: Path, undisturbed: Path
 ) -> None:
     out = small_disk / "figures"
-    full = reason(typed(packages, out, **with_this_ray()))
+    full = reason(typed(packages, out))
     assert str(out) in full
     assert "disk" in full
     assert not (out / "manifest.json").exists()
     assert list((out / ".draft").glob("begun.json"))
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
-    again = typed(packages, out, **with_this_ray())
+    again = typed(packages, out)
     assert again.returncode == 0, again.stderr
     assert content(out) == content(undisturbed)
 
@@ -108,7 +139,7 @@ def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(
 def test_where_ray_does_not_start_the_command_ends_with_the_reason(
     packages: Path, tmp_path: Path
 ) -> None:
-    failed = typed(packages, tmp_path / "figures", RAY_TMPDIR="/proc/nowhere")
+    failed = in_own_process(packages, tmp_path / "figures", RAY_TMPDIR="/proc/nowhere")
     assert "RAY_TMPDIR" in reason(failed)
 
 
@@ -151,7 +182,7 @@ def test_a_folder_that_this_user_may_not_write_to_is_named(packages: Path, tmp_p
         pytest.skip("root may write everywhere")
     # To root without this right permissions are what they are to others.
     mortal = ("setpriv", "--bounding-set=-dac_override") if os.getuid() == 0 else ()
-    said = reason(typed(packages, closed / "figures", *mortal))
+    said = reason(in_own_process(packages, closed / "figures", *mortal))
     assert f"{closed / 'figures'}: " in said
     assert "Permission denied" in said
     closed.chmod(0o755)
