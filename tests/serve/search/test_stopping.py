@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +22,9 @@ from tests.serve.search.published import a_picture, publish_index, publish_model
 ROOT = Path(__file__).parents[3]
 PORT = 8000
 """Of every ``serve run``; each test takes an address of the loopback network for itself."""
+
+PLAIN: dict[str, Any] = {"timeout": 600, "verify": False}
+"""Of requests that each have a connection of their own: it takes long to read certificates."""
 
 
 def free_host() -> str:
@@ -68,13 +72,13 @@ def serve_run(log: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
 
 def is_ready(address: str) -> bool:
     try:
-        return httpx.get(f"{address}/readyz", timeout=600).status_code == 200
+        return httpx.get(f"{address}/readyz", **PLAIN).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def in_progress(address: str) -> int:
-    text = httpx.get(f"{address}/metrics", timeout=600).text
+    text = httpx.get(f"{address}/metrics", **PLAIN).text
     return sum(
         int(float(value))
         for value in re.findall(r"^biovl_requests_in_progress\{.*\} (\S+)$", text, re.MULTILINE)
@@ -136,7 +140,7 @@ def test_every_request_in_flight_is_answered(
 
         def search() -> httpx.Response:
             asked = {"text": f"picture {len(searches)}", "k": 5}
-            return httpx.post(f"{address}/v1/search", json=asked, timeout=600)
+            return httpx.post(f"{address}/v1/search", json=asked, **PLAIN)
 
         while in_progress(address) < 8:
             while sum(not one.done() for one in searches) < 8:
