@@ -164,8 +164,10 @@ def put_packages(make_once: Callable[..., Path]) -> Callable[[Path, int], None]:
         drawn = make_once("drawn", lambda all_: make_packages(all_, articles=most))
         folder.mkdir(parents=True, exist_ok=True)
         for package in sorted(drawn.iterdir())[:articles]:
-            copy = shutil.copytree if package.is_dir() else shutil.copy
-            copy(package, folder / package.name)
+            if package.is_dir():
+                shutil.copytree(package, folder / package.name, dirs_exist_ok=True)
+            else:
+                shutil.copy(package, folder / package.name)
 
     return put
 

@@ -6,6 +6,7 @@ Jobs run in it one after the other on one Ray: starting both anew for each would
 import contextlib
 import itertools
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from tests.docs.checking import job_of
 from tests.docs.pages import words
 
 SMALLER = {
-    ("sample",): ["--articles", "12"],
+    # Drawing takes a second for each article: others, drawn once for all tests, are put beside it.
+    ("sample",): ["--articles", "1"],
     # There is no hub: a small model of random weights, in the newcomer's folder.
     ("annotate", "dinov2"): ["--set", "weights=dinov2"],
-    ("finetune", "tiny"): ["--set", "epochs=2", "--set", "alphas=[0, 0.5, 1]"],
+    ("finetune", "tiny"): ["--set=epochs=1", "--set=alphas=[0, 1]", "--set=resamples=100"],
+    ("merge", "sweep"): ["--set", "alphas=[0, 1]"],
     ("pretrain", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
     ("sweep", "grid"): ["--set", "base.batch.pairs=8"],
 }
@@ -57,6 +60,8 @@ def run(command: str) -> None:
     _done.add(command)
     if (job := job_of(typed)) is not None:
         _job(*job)
+    elif typed[:2] in (["python", "-c"], ["python", "-m"]):
+        _interpreter(*typed[1:])
     else:
         shell(command.replace("python ", f"{sys.executable} ", 1))
 
@@ -70,6 +75,24 @@ def _job(name: str, arguments: list[str]) -> None:
         except SystemExit as exit_:
             if exit_.code:
                 raise RuntimeError(f"{' '.join(typed)} ended with {exit_.code}") from exit_
+
+
+def _interpreter(option: str, what: str, *arguments: str) -> None:
+    """Do what ``python -c`` or ``-m`` would, with what this process has already imported."""
+    given = list(itertools.takewhile(lambda word: word != ">", arguments))
+    with (
+        mock.patch.object(sys, "argv", [what, *given]),
+        open(arguments[-1] if len(given) < len(arguments) else os.devnull, "w") as said,
+        contextlib.redirect_stdout(said),
+    ):
+        if option == "-c":
+            python(what, option)
+            return
+        try:
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        except SystemExit as exit_:
+            if exit_.code:
+                raise RuntimeError(f"python -m {what} ended with {exit_.code}") from exit_
 
 
 def shell(command: str) -> str:

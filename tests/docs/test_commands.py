@@ -50,7 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
+def in_terminal(
+    folder: Path, put_packages: Callable[[Path, int], None]
+) -> Iterator[Callable[..., Any]]:
     """Call a function of ``terminal`` in its process, where the README's first steps were made."""
     steps = next(b for b in blocks("README.md") if re.search(r"sample(\.py)? packages", b.text))
     with ProcessPoolExecutor(
@@ -58,6 +60,8 @@ def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
     ) as process:
         for command in steps.commands():
             process.submit(terminal.run, command).result()
+            if "sample" in words(command):
+                put_packages(folder / "packages", 12)
         # What several pages begin with: clusters that people have voted on, and their labels.
         for command in first_commands("docs/concepts.md"):
             process.submit(terminal.run, command).result()
