@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from biovl.chain.reproduce import read_papers, report
+from biovl.chain.reproduce import Papers, read_papers, report
 from biovl.chain.reproduce.graph import build, read_settings
 from biovl.chain.reproduce.hours import costs
 
@@ -33,7 +33,12 @@ def main() -> None:
 
 def page() -> str:
     """Return the page with the list of tables as it is now."""
-    papers = read_papers()
+    listed = listing(read_papers())
+    return TABLES.sub(lambda found: f"{found[1]}{listed}\n{found[2]}", PAGE.read_text())
+
+
+def listing(papers: Papers) -> str:
+    """Return the list of tables with their hours, as Markdown."""
     settings = read_settings({"folder": "reproduced"}, papers)
     graphs = {name: build(papers, [table], settings) for name, table in papers.tables.items()}
     of_steps = costs(build(papers, papers.tables.values(), settings), papers)
@@ -41,8 +46,7 @@ def page() -> str:
         name: {step.name: of_steps[step.name] for step in graph.steps if step.name in of_steps}
         for name, graph in graphs.items()
     }
-    listed = report.documented(papers, graphs, hours)
-    return TABLES.sub(lambda found: f"{found[1]}{listed}\n{found[2]}", PAGE.read_text())
+    return report.documented(papers, graphs, hours)
 
 
 def run(folder: str, names: list[str]) -> None:
