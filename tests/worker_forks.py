@@ -26,8 +26,9 @@ ADDRESS = "BIOVL_TESTS_WORKER_FORKS"
 """The variable that says where workers are forked. Without it, they are below Ray's raylet."""
 _STARTUP = Path(__file__).with_name("startup")
 _MODULES = (
-    *("fastapi", "matplotlib.pyplot", "open_clip", "pandas", "pyarrow.dataset", "scipy.sparse"),
-    *("scipy.stats", "sklearn.metrics", "torch.utils.tensorboard", "transformers"),
+    *("fastapi", "lxml.etree", "matplotlib.pyplot", "open_clip", "pandas", "pyarrow.dataset"),
+    *("scipy.sparse", "scipy.stats", "sklearn.metrics", "torch.distributed.elastic.rendezvous"),
+    *("torch.nn.attention.varlen", "torch.utils.tensorboard", "transformers"),
 )
 
 
@@ -53,8 +54,9 @@ def _serve(address: str) -> None:
 
 
 def _preload() -> None:
-    """Import what most workers need, but not Ray, which reads its variables when it is imported.
+    """Import what most workers need, but not Ray.
 
+    It reads its variables when it is imported, and draws the same random ids in each fork after it.
     No thread of Python may be there afterwards: it would not be forked.
     """
     for name in _MODULES:
