@@ -1,4 +1,4 @@
-"""Harvesting the open-data bucket as a whole: by its limits, through faults, interrupted, by increments."""
+"""Harvesting the open-data bucket: by its limits, through faults, interrupted, by increments."""
 
 import hashlib
 import json

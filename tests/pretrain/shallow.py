@@ -1,4 +1,4 @@
-"""Models of recipes with their first blocks alone: the same kinds of blocks in a fraction of the time."""
+"""Models of recipes with their first blocks alone: the same kinds of blocks in less time."""
 
 from torch import nn
 

@@ -23,7 +23,6 @@ from moto.moto_server.werkzeug_app import (
 from pyarrow import fs
 from werkzeug.serving import make_server
 
-from biovl import __main__
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
@@ -38,6 +37,7 @@ from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,15 +76,11 @@ class Done:
     stderr: str
 
 
-def arguments(packages: Path | str, out: Path | str) -> list[str]:
-    return ["packages", f"--set=out={out}", f"--set=source.path={packages}",
-            "--set=packages_per_unit=1"]  # fmt: skip
-
-
 def in_own_process(packages: Path | str, out: Path | str, *before: str, **environment: str) -> Done:
     """Run the command as a user does."""
     done = subprocess.run(
-        [*before, sys.executable, "pipelines/harvest.py", *arguments(packages, out)],
+        [*before, sys.executable, "pipelines/harvest.py", "packages", "--set", f"out={out}",
+         "--set", f"source.path={packages}", "--set", "packages_per_unit=1"],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
         env={**{k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}, **environment},
     )  # fmt: skip
@@ -94,14 +90,10 @@ def in_own_process(packages: Path | str, out: Path | str, *before: str, **enviro
 def typed(packages: Path | str, out: Path | str, **environment: str) -> Done:
     """Run the command in this process: another takes seconds to import what is here."""
     said = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["harvest.py"]),
-        mock.patch.dict(os.environ, environment),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(said),
-    ):
+    settings = {"out": str(out), "source.path": str(packages), "packages_per_unit": 1}
+    with mock.patch.dict(os.environ, environment), contextlib.redirect_stderr(said):
         try:
-            __main__.run("harvest", arguments(packages, out))
+            run_command("pipelines/harvest.py", "packages", **settings)
         except SystemExit as ended:
             return Done(int(ended.code or 0), said.getvalue())
     return Done(0, said.getvalue())
