@@ -355,6 +355,71 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "Base map from OpenStreetMap.",
             ],
         ),
+        (
+            "(A) Light image. (B) Electron image. CL: cuticular layer, CW: cell wall. Bar 5 μm.",
+            [
+                "",
+                "A: Light image.",
+                "B: Electron image.",
+                "CL: cuticular layer, CW: cell wall. Bar 5 μm.",
+            ],
+        ),
+        (
+            "(A) Roots. (B) Shoots. wt (−): untreated wild type, wt (+): treated wild type.",
+            [
+                "",
+                "A: Roots.",
+                "B: Shoots.",
+                "wt (−): untreated wild type, wt (+): treated wild type.",
+            ],
+        ),
+        (
+            "a Plan of the edit. b Bands of the gel. RNP ribonucleoprotein, GUS β-glucuronidase",
+            [
+                "",
+                "a: Plan of the edit.",
+                "b: Bands of the gel.",
+                "RNP ribonucleoprotein, GUS β-glucuronidase",
+            ],
+        ),
+        (
+            "(A) Gene. (B) Protein. ET EIGs, ethylene-induced genes; ET, ethylene vs. air.",
+            [
+                "",
+                "A: Gene.",
+                "B: Protein.",
+                "ET EIGs, ethylene-induced genes; ET, ethylene vs. air.",
+            ],
+        ),
+        (
+            "(A) Mass. (B) Height. YFP, yellow fluorescent protein. Asterisks: P < 0.05.",
+            ["", "A: Mass.", "B: Height.", "YFP, yellow fluorescent protein. Asterisks: P < 0.05."],
+        ),
+        (
+            "(A) Mass. (B) Height of plants. ∗∗ differs from controls.",
+            ["", "A: Mass.", "B: Height of plants.", "∗∗ differs from controls."],
+        ),
+        (
+            "(A) Mass. (B) Height of plants. NB: plants were watered daily.",
+            ["", "A: Mass.", "B: Height of plants.", "NB: plants were watered daily."],
+        ),
+        (
+            "(A) Roots. (B) Shoots of plants. Top: control, bottom: drought.",
+            ["", "A: Roots.", "B: Shoots of plants. Top: control, bottom: drought.", ""],
+        ),
+        (
+            "(A) Azan stain. (B) Silver stain. Note that blue is collagen; (C) density and (D) "
+            "height were measured.",
+            [
+                "",
+                "A: Azan stain.",
+                "B: Silver stain. Note that blue is collagen",
+                "C: density",
+                "D: height",
+                "C,D: were measured.",
+                "",
+            ],
+        ),
     ],
 )
 def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(

@@ -236,6 +236,9 @@ class _Reader:
             self._add(span.start, first, None)
         elif len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
+        elif len(own) > 1 and self.are_first and self._closes(span.start, first):
+            # "(B) Liver. Blue is collagen; (C) mass and (D) length were measured."
+            self._add(span.start, first, self.current)
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
             first = span.start
         else:
@@ -266,6 +269,15 @@ class _Reader:
         is_list = len(own) > 1 and (names == self.every or is_group or shares or stop < end)
         self.current = names if is_list else own[-1].names()
         self.was_post = len(own) > 1 and names == self.every
+
+    def _closes(self, start: int, end: int) -> bool:
+        """Return whether a range is a statement that a semicolon separates from what follows."""
+        is_statement = len(self.caption[start:end].split()) > 3
+        return (
+            self.current is not None
+            and is_statement
+            and self.caption[start:end].rstrip()[-1:] == ";"
+        )
 
     def _is_next(self, span: Span, marker: Marker) -> bool:
         """Return whether a marker starts a sentence whose preceding full stop is missing."""

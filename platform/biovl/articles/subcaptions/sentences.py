@@ -24,6 +24,8 @@ _PANELS = re.compile(
 SCALE = re.compile(
     r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
 )
+# An abbreviation in a key: "CW", "Ch", "GUS2", "wt (−)".
+_SHORT = r"(?-i:[A-Z]\w?|[A-Z][\w+-]*[A-Z\d][\w+-]*|wt)(?:\s\([+−–-]\))?"
 TRAILING = re.compile(
     r"(?:[\[(]?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
     r"original\smagnification)\b|"
@@ -38,7 +40,12 @@ TRAILING = re.compile(
     r"(?-i:(?P<i>[A-Z])(?P<j>[A-Z])[A-Za-z\d-]{0,6})\s(?-i:(?=[a-z]))(?P=i)"
     r"(?:(?P=j)|\w{0,20}[\s-](?P=j))[\w\s/-]{2,80}(?:\Z|[.,;])|"
     r"(?-i:(?P<k>[A-Z])[A-Za-z\d-]{0,6}[A-Z\d][a-z]?)\s?[,:=]\s(?-i:(?=[a-z]))(?P=k)"
-    r"[^.;:,=]{2,60}\.?\s*\Z|"
+    r"[^.;:,=]{2,60}(?:\.\s|\.?\s*\Z)|"
+    # "CL: cuticular layer, CW: cell wall"; not "Top: control, bottom: drug".
+    rf"{_SHORT}\s?[:=]\s?[^.;:=]{{2,70}},\s(?:and\s)?{_SHORT}\s?[:=]\s|"
+    # "RNP ribonucleoprotein, GUS β-glucuronidase".
+    rf"(?-i:(?P<l>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=l)[^.;:,=]{{2,60}},\s"
+    rf"(?-i:(?P<m>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=m)\w|"
     r"(?:\d+|two|three|four|five|six|ten)\s\w{1,12}\s(?:per|in\seach)\sgroup\b|"
     r"the\sexperiments?\s(?:was|were)\s(?:repeated|performed)\s|values\s(?:sharing|with)\s"
     r"(?:the|different)\s|"
@@ -46,10 +53,10 @@ TRAILING = re.compile(
     r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
-    r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|notes?:|key|source|credit|"
+    r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|notes?:|n\.?b\.?[:,]?\s|key|source|credit|"
     r"adapted|reproduced|reprinted|modified|image\scredit|photo|doi|https?:|(?:see\s)?also(?:\ssee)?\b|"
     r"(?:numerical|raw)\sdata|(?:(?-i:[a-f])\s?)?p\s?[<=>≤]|"
-    r"n\s?=|n\.s\.|ns[,:=\s]|\*|#|†|‡|§|sem\b|sd\b|means?\s?±|mean\svalues|two-tailed|one-way|two-way|"
+    r"n\s?=|n\.s\.|ns[,:=\s]|[*∗⁎＊]|#|†|‡|§|sem\b|sd\b|means?\s?±|mean\svalues|two-tailed|one-way|two-way|"
     r"student|images\s(?:and\svideos?\s)?(?:are\s|were\s)?(?:reproduced|reprinted|adapted|"
     r"courtesy)\b|(?:appendix\s\d{1,2}—)?figure\s\d{1,2}(?:—figure\ssupplement\s\d{1,2})?—source\s"
     r"(?:data|code)\b|"
@@ -60,7 +67,8 @@ TRAILING = re.compile(
     r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
     r"(?-i:[A-Z])[\w-]{0,11}\s?=\s?[^.;=]{2,60}[.;]\s(?-i:[A-Z])[\w-]{0,11}\s?=|"
     r"(?-i:[A-Z][A-Z+\d]{1,7})\s?=\s?[^.;=]{2,60}[,;.]\s(?-i:[A-Z][A-Z+\d]{1,7})\s?=|"
-    r"[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s[^.;]{2,60};\s[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s))",
+    r"[\w*'′-]{1,12}(?:\s(?-i:[A-Z][\w-]{1,6}))?(?:\s?[,:=]|\s[–—-])\s(?:[^.;]|\bvs\.){2,60};\s"
+    r"[\w*'′-]{1,12}(?:\s(?-i:[A-Z][\w-]{1,6}))?(?:\s?[,:=]|\s[–—-])\s))",
     re.IGNORECASE,
 )
 

@@ -113,7 +113,7 @@ EACH_ITS_OWN = (
         r"mixed[\s-]effects)\b",
         re.IGNORECASE,
     ),
-    re.compile(r"\(?(?:\*|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
+    re.compile(r"\(?(?:[*∗⁎＊]|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
     re.compile(r"[\[(]?(?:reprinted|reproduced|adapted|modified)\b", re.IGNORECASE),
 )
 STAIN = re.compile(
