@@ -454,3 +454,119 @@ def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(
 )
 def test_letters_that_are_no_labels_begin_no_panel(caption: str, expected: list[str]) -> None:
     assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "EDX spectrum of both alloys: (A) Raw spectrum. (B) Fitted spectrum.",
+            ["EDX spectrum of both alloys:", "A: Raw spectrum.", "B: Fitted spectrum.", ""],
+        ),
+        (
+            "Growth of cells. Related to Figure 1\n(A) Mass of cells. (B) Height of cells.",
+            [
+                "Growth of cells. Related to Figure 1",
+                "A: Mass of cells.",
+                "B: Height of cells.",
+                "",
+            ],
+        ),
+        (
+            "Views of the mantle: control larva (A); treated larva (B).",
+            ["Views of the mantle:", "A: control larva", "B: treated larva", ""],
+        ),
+        (
+            "Trajectories obtained by tracking (a) animal ID 1 (b) animal ID 2 (c) animal ID 3.",
+            [
+                "Trajectories obtained by tracking",
+                "a: animal ID 1",
+                "b: animal ID 2",
+                "c: animal ID 3.",
+                "",
+            ],
+        ),
+    ],
+)
+def test_what_precedes_the_first_label_is_about_all(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "a. Thalos, b. Athos, c. Fathos.",
+            ["", "a: Thalos", "b: Athos", "c: Fathos.", ""],
+        ),
+        (
+            "Canal 1 (A), seen from the side; canal 2 (B), seen from above.",
+            ["", "A: Canal 1 seen from the side", "B: canal 2 seen from above.", ""],
+        ),
+        (
+            "Leaf (A) (bar = 1 cm), stem (B) (bar = 2 cm), and root (C).",
+            ["", "A: Leaf (bar = 1 cm)", "B: stem (bar = 2 cm)", "C: root", ""],
+        ),
+        (
+            "(A) Control; (B) specimen No. 1 with toxin; (C) specimen No. 8 without.",
+            ["", "A: Control", "B: specimen No. 1 with toxin", "C: specimen No. 8 without.", ""],
+        ),
+        (
+            "Leaves of Pinus krempfii (Lec.) Chang (A) and cones of Pinus strobus (B).",
+            ["", "A: Leaves of Pinus krempfii (Lec.) Chang", "B: cones of Pinus strobus", ""],
+        ),
+    ],
+)
+def test_stops_within_an_item_do_not_end_it(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "Larvae exposed to (A) 0, (B) 0.5 and (C) 2.0 mg of zinc.",
+            ["Larvae exposed to", "A: 0", "B: 0.5", "C: 2.0", "mg of zinc."],
+        ),
+        (
+            "(A) Mass, (B) height, and (C) area of the longest leaf of each were measured at noon.",
+            [
+                "",
+                "A: Mass",
+                "B: height",
+                "C: area of the longest leaf of each",
+                "were measured at noon.",
+            ],
+        ),
+        (
+            "(a) Mice. (b) Rats. (c) Dogs. For both panels b and c, bars are means.",
+            [
+                "",
+                "a: Mice.",
+                "b: Rats.",
+                "c: Dogs.",
+                "b,c: For both panels b and c, bars are means.",
+                "",
+            ],
+        ),
+        (
+            "(A) Leaf extract. (B) Particles. AgNP indicates silver nanoparticle.",
+            ["", "A: Leaf extract.", "B: Particles.", "AgNP indicates silver nanoparticle."],
+        ),
+        (
+            "(A) Mass of men. (B) Mass of women. (C) Mass of all. Both the mass and its square "
+            "are significant at the level of .01 in (A) and at that of .05 in (C).",
+            [
+                "",
+                "A: Mass of men.",
+                "B: Mass of women.",
+                "C: Mass of all.",
+                "A,C: Both the mass and its square are significant at the level of .01 in (A) and "
+                "at that of .05 in (C).",
+                "",
+            ],
+        ),
+    ],
+)
+def test_what_several_items_share_is_about_each(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected

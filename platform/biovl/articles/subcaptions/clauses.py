@@ -37,9 +37,11 @@ from biovl.articles.subcaptions.words import (
 from biovl.core.records import Span
 
 _NAMING = re.compile(
-    rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
+    rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s|both\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
 )
 """A reference to panels: ``Arrows in panels A and B``."""
+# "leaf (A) (bar = 1 cm), stem (B)": what a bracket says of the item in front of it.
+_ASIDE = re.compile(r"\s\([^()]{2,40}\)(?=[,;])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +114,25 @@ class _Reader:
             while at < len(self.markers) and self.markers[at].start < span.end:
                 inside.append(self.markers[at])
                 at += 1
-            if groups and self._goes_on(*groups[-1], span.start, has_markers=bool(inside)):
+            if groups and self._goes_on(*groups[-1], span.start):
                 last, markers = groups[-1]
                 groups[-1] = (Span(last.start, span.end), markers + inside)
             else:
                 groups.append((span, inside))
         return groups
 
-    def _goes_on(
-        self, before: Span, markers: Sequence[Marker], start: int, *, has_markers: bool
-    ) -> bool:
+    def _goes_on(self, before: Span, markers: Sequence[Marker], start: int) -> bool:
         """Return whether the full stop before ``start`` is a label's and ends no sentence."""
         if not markers:
             return False
         # "(A. left)": a marker with full stops in it.
         if markers[-1].end > start:
             return True
-        # "C. Photomicrograph of …": what precedes it is a label and nothing else.
-        label = markers[0]
-        is_all = len(markers) == 1 and label.start == before.start
-        between = self.caption[label.end : start].strip()
-        return is_all and not has_markers and not between and self.caption[label.end - 1] in ".:"
+        # "C. Photomicrograph of …", "a. Leaf, b. Root": nothing is between the label and its stop.
+        last = markers[-1]
+        between = self.caption[last.end : start].strip()
+        is_labelled = markers[0].start == before.start
+        return is_labelled and not between and self.caption[last.end - 1] in ".:"
 
     def _marked(self, span: Span, inside: Sequence[Marker], side: int) -> None:
         if self.defined == set(self.every) and SCALE.match(self.caption, span.start):
@@ -150,7 +150,12 @@ class _Reader:
         if not own:
             # "The arrows in (A) …" is about A; "… as described in (A)" goes on about its own panel.
             before = self.caption[span.start : inside[0].start]
-            goes_on = len(before) > 60 and not set(_names(inside)) < set(self.current or ())
+            is_said_of_it = len(inside) == 1 or ABOUT_IT.match(before) is not None
+            goes_on = (
+                len(before) > 60
+                and is_said_of_it
+                and not set(_names(inside)) < set(self.current or ())
+            )
             is_upcoming = not set(_names(inside)) <= self.defined
             if self.current is not None and (goes_on or is_upcoming or _compares(before)):
                 self._add(span.start, span.end, self.current)
@@ -232,7 +237,7 @@ class _Reader:
         """Assign the text after each label to it."""
         names, first = _names(own), own[0].start
         shares = len(own) > 1 and self.caption[span.start : first].rstrip()[-1:].isalnum()
-        if NOTES.fullmatch(self.caption, span.start, first):
+        if NOTES.fullmatch(self.caption, span.start, first) or self._is_title(span.start, own):
             self._add(span.start, first, None)
         elif len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
@@ -270,6 +275,11 @@ class _Reader:
         self.current = names if is_list else own[-1].names()
         self.was_post = len(own) > 1 and names == self.every
 
+    def _is_title(self, start: int, own: Sequence[Marker]) -> bool:
+        """Return whether a colon ends the title: ``Spectra of both: (A) Raw spectrum. (B) …``."""
+        is_first = not self.defined and len(own) == 1
+        return is_first and self.caption[start : own[0].start].rstrip().endswith(":")
+
     def _closes(self, start: int, end: int) -> bool:
         """Return whether a range is a statement that a semicolon separates from what follows."""
         is_statement = len(self.caption[start:end].split()) > 3
@@ -294,7 +304,9 @@ class _Reader:
         start = 0
         for at in range(1, len(own)):
             stop = self.caption.find("; ", own[at - 1].end, own[at].start)
-            if stop >= 0 and len(own) - start > 2:
+            # "Crown (A), occlusal view; root (B), lingual view."
+            has_detail = self.caption.startswith(", ", own[at - 1].end) and stop > own[at - 1].end
+            if stop >= 0 and (len(own) - start > 2 or has_detail):
                 self._list_behind(Span(span.start, stop + 2), own[start:at], heading)
                 span, start, heading = Span(stop + 2, span.end), at, ()
         self._list_behind(span, own[start:], heading)
@@ -335,8 +347,11 @@ class _Reader:
             if at:
                 start = self._predicate(start, marker, earlier)
             earlier.update(dict.fromkeys(marker.names()))
-            self._add(start, marker.end, marker.names(), (*heading, marker))
-            start, heading = marker.end, ()
+            end = own[at + 1].start if at + 1 < len(own) else span.end
+            aside = _ASIDE.match(self.caption, marker.end, end)
+            stop = aside.end() if aside else marker.end
+            self._add(start, stop, marker.names(), (*heading, marker))
+            start, heading = stop, ()
         if self.caption[start : span.end].strip(SEPARATORS):
             self._add(start, span.end, names)
         else:

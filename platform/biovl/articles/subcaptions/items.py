@@ -31,6 +31,7 @@ _LONGEST_HEAD = 40
 _JOINT = re.compile(r"(?:,?\s(?:and|or)|,)?\s\Z")
 _STRONG = re.compile(r";\s(?:and\s)?\Z")
 _WEAK = re.compile(r",\s(?:and\s)?\Z|\sand\s\Z")
+_NUMBER = re.compile(r"\s?\d[\d.]*(?!\S)")
 
 
 def is_coordinated(caption: str, own: Sequence[Marker]) -> bool:
@@ -59,6 +60,10 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
     are_planes = all(PLANE.fullmatch(_JOINT.sub("", item)) for item in items)
     if plane and are_planes and VIEWS.match(caption, plane.end(), end):
         return plane.end()
+    # "(A) 0, (B) 0.5 and (C) 2.0 mg of X per litre"
+    number = _NUMBER.match(caption, own[-1].end, end)
+    if number and all(_NUMBER.fullmatch(_JOINT.sub("", item)) for item in items):
+        return number.end()
     if any(SHARED.search(item) or item.rstrip().endswith(";") for item in items):
         return end
     # "(A) Mice were weighed and (B) tumors were measured."
@@ -68,7 +73,8 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> int:
     verb = JOINT_VERB.search(caption, own[-1].end, end)
     last = caption[own[-1].end : verb.start()] if verb else ""
     # "(A) Mass and (B) height were measured at noon."
-    is_joint = OWN_VERB.search(last) is None and last.count(" ") <= longest + 1
+    is_short = len(own) > 2 or last.count(" ") <= longest + 1
+    is_joint = OWN_VERB.search(last) is None and is_short
     if verb and is_joint:
         return verb.start()
     shared = SHARED.search(caption, own[-1].end + 3, end)
@@ -102,7 +108,12 @@ def shared_lead(caption: str, start: int, own: Sequence[Marker]) -> int:
     second = caption[own[0].end : own[1].start]
     # "Spectra of X (A); circuit (B)": two statements, no shared head.
     # "Scores by sex (A); by age (B)" share one.
-    is_apart = second.lstrip().startswith(";") and not PREPOSITION.match(second.lstrip(" ;"))
+    # "Views of X: control (A); treated (B)" do, too.
+    is_apart = (
+        second.lstrip().startswith(";")
+        and ": " not in first
+        and not PREPOSITION.match(second.lstrip(" ;"))
+    )
     if VERB.match(second) or is_apart:
         return 0
     # "Cells are shown in (A), and nuclei are shown in (B)."

@@ -67,7 +67,7 @@ _KEY_BEFORE = re.compile(
 _OTHER_FIGURE = re.compile(r"\s?,?\s?(?:of|in)\s(?:the\s)?(?:Fig|fig|Supp|Table|Ref|ref\b)")
 # "i.e.," and "S.E.": the second letter stands at no start of a sentence.
 _INITIALS = re.compile(r"(?<![^\W\d_])[^\W\d_]\.\Z")
-_FIGURE_BEFORE = re.compile(r"(?:[Ff]igs?(?:ures?)?\.?|[Tt]able)\s?(?:S|ED)?\d{1,3}\s?$")
+_FIGURE_BEFORE = re.compile(r"(?:[Ff]igs?(?:ures?)?\.?|[Tt]able)\s?(?:S|ED)?\d{1,3} ?\Z")
 
 
 @dataclass(frozen=True, slots=True)

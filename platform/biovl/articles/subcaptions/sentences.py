@@ -10,7 +10,7 @@ _END = re.compile(
     r"[.!?]+[)\]\"”’]?\s+|(?<=[a-z\d)])\.(?=[A-Z(\[][a-z)\]]?)|\.(?=[(\[])|\n+|[。！？；]+\s*"
 )
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|no|[Nn]os|et al|etc|Dr|St|var|subsp|spp?|"
+    r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|[Nn]os?|et al|etc|Dr|St|var|subsp|spp?|"
     r"n\. ?sp|Eq|Ref|[Rr]efs|incl|max|min|Suppl?|aff|ed|eds|viz|cv|ssp|St|str|mag|temp|nov|gen|"
     r"Inc|Ltd|Co|Tb|Ct)|(?<![\w\-–°])[A-Z])$"
 )
@@ -21,6 +21,8 @@ _PANELS = re.compile(
     r"\b(?:(?:[Ii]n|[Oo]f|[Ff]or|[Ff]rom|to)\s[A-Z](?:,\s[A-Z]){0,4},?\s(?:and|&)|"
     r"[Pp]anels?(?:\s[A-Z](?:,|\sand))?)\s[A-Z]\Z"
 )
+# "Pinus krempfii (Lec.) Chang": the author of a name.
+_AUTHOR = re.compile(r"\([A-Z][a-z]{0,8}\Z")
 SCALE = re.compile(
     r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
 )
@@ -43,6 +45,8 @@ TRAILING = re.compile(
     r"[^.;:,=]{2,60}(?:\.\s|\.?\s*\Z)|"
     # "CL: cuticular layer, CW: cell wall"; not "Top: control, bottom: drug".
     rf"{_SHORT}\s?[:=]\s?[^.;:=]{{2,70}},\s(?:and\s)?{_SHORT}\s?[:=]\s|"
+    # "AgNP indicates silver nanoparticle; SEM, scanning electron microscopy".
+    r"(?-i:[A-Z][a-z]?[A-Z][\w+-]{0,6})\sindicates\s[^.;]{4,60}(?:;\s|\.?\s*\Z)|"
     # "RNP ribonucleoprotein, GUS β-glucuronidase".
     rf"(?-i:(?P<l>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=l)[^.;:,=]{{2,60}},\s"
     rf"(?-i:(?P<m>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=m)\w|"
@@ -92,6 +96,10 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
             if match[0] == "." and rest[0] in "([":
                 continue
             if rest[0] == "(" and _DOTTED.search(caption, max(0, match.start() - 6), match.start()):
+                continue
+            if match[0] == ".) " and _AUTHOR.search(
+                caption, max(0, match.start() - 12), match.start()
+            ):
                 continue
             short = _ABBREVIATION.search(caption, max(0, match.start() - 10), match.start())
             if short and _PANELS.search(caption, max(0, match.start() - 40), match.start()):

@@ -40,7 +40,7 @@ def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
         A sum of hand-set weights, each within 3 of 0; ``CERTAIN`` if a label starts the
         sentence, 0 without markers.
     """
-    if _open_items(caption, inside):
+    if _open_items(caption, inside) or _are_parallel(caption, span, inside):
         return 3
     if _are_contrasted(caption, inside):
         return -3
@@ -81,6 +81,22 @@ def _open_items(caption: str, inside: Sequence[Marker]) -> bool:
     before = (caption[max(0, marker.start - 6) : marker.start] for marker in inside[1:])
     return all(map(ITEM_END.search, before)) and not any(
         _ends_clause(caption, marker) for marker in inside[:-1]
+    )
+
+
+def _are_parallel(caption: str, span: Span, inside: Sequence[Marker]) -> bool:
+    """Return whether the same words follow each label: ``(a) animal ID 1 (b) animal ID 2``."""
+    if len(inside) < 2 or any(marker.family != "bracket" for marker in inside):
+        return False
+    ends = [*(marker.start for marker in inside[1:]), span.end]
+    items = [caption[m.end : end].split() for m, end in zip(inside, ends, strict=True)]
+    lengths = [len(item) for item in items]
+    is_alike = len({tuple(item[:2]) for item in items}) == 1 and min(lengths) > 2
+    if not is_alike or max(lengths) - min(lengths) > 1 or VERB.match(caption, inside[0].end):
+        return False
+    return all(
+        caption[m.end : m.end + 1] == " " and item[0][0] not in "(,"
+        for m, item in zip(inside, items, strict=True)
     )
 
 
