@@ -7,6 +7,9 @@ are labels. Letters in brackets that are beyond the alphabet of their caption ar
 abbreviations and cross-references that are inserted into captions. Which of them happens to
 continue the alphabet is chance, so each is given a place in it.
 
+What the items of a list share is learned from ``benchmarks/gold/lists.jsonl``: where the words of
+the first item begin, and where those of the last one end.
+
 How likely a split is right is learned from the captions of ``benchmarks/gold`` and of the shared
 cases. It is right if its labels are, and each panel has its own words and none of its neighbours'.
 The table shows probabilities for articles that were left out of the fit.
@@ -15,6 +18,7 @@ The table shows probabilities for articles that were left out of the fit.
 import argparse
 import itertools
 import json
+import math
 import random
 import re
 import tarfile
@@ -25,13 +29,17 @@ from pathlib import Path
 import numpy as np
 from compound_cases import Articles, fold_of, read_captions
 from compound_scores import words_are_right
+from scipy.optimize import minimize
+from scipy.special import softmax
 
 from biovl.articles.citances.extraction import citances
 from biovl.articles.jats import read_article
 from biovl.articles.subcaptions import evidence
+from biovl.articles.subcaptions.clauses import segments
 from biovl.articles.subcaptions.evidence import Group, features, qualities
 from biovl.articles.subcaptions.labels import ALPHABETS, LabelValue
 from biovl.articles.subcaptions.markers import Marker, markers
+from biovl.articles.subcaptions.shared import Features, chances, heads, tails
 from biovl.articles.subcaptions.splitting import split_caption
 from biovl.articles.subcaptions.systems import System, choose, proposed
 from biovl.core.records import Span
@@ -40,6 +48,8 @@ GOLD = Path(__file__).parent / "gold"
 WEIGHTS = Path(__file__).parents[1] / "platform/biovl/articles/subcaptions/evidence.json"
 _PUBLISHER = re.compile(rb"<publisher-name>([^<]*)")
 _NAMED = ("group", "type", "stage", "class", "strain", "site", "vitamin", "factor", "case", "model")
+# Two cuts are one if only articles and marks are between them.
+_OWN_WORDS = re.compile(r"\b(?!(?:the|a|an)\b)\w")
 _REFERENCES = (" (see {})", " as shown in ({})", " as in ({})", ", see ({}),")
 
 
@@ -191,8 +201,72 @@ def splits(shared: Path) -> Iterator[tuple[int, Example]]:
                 continue
             parts = [(part.labels, part.spans[0]) for part in split.parts]
             texts = {label: split.text_of(label) for label in split.labels()}
-            found = qualities(case.caption, system.markers, parts, split.trailing)
+            _, certainty = segments(case.caption, system)
+            found = qualities(case.caption, system.markers, parts, split.trailing, certainty)
             yield fold_of(case.article), (found, int(words_are_right(case, texts)))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The places where what a list shares may end or begin, and which of them are right."""
+
+    fold: int
+    found: list[tuple[int, Features]]
+    right: list[bool]
+
+
+def cuts(shared: Path, which: str) -> Iterator[Cuts]:
+    """Yield the annotated lists that share a ``head`` or a ``tail``, or could share one."""
+    articles = Articles(shared)
+    for text in (GOLD / "lists.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        named = articles.figure(line) if line["shared"] == which else None
+        if named is None:
+            continue
+        caption, labels = named[1].caption, line["labels"]
+        others = [caption[a[1] : b[0]] for a, b in itertools.pairwise(labels)]
+        start, stop = line["span"]
+        if which == "head":
+            found = heads(caption[start : labels[0][0]], others)
+        else:
+            start = labels[-1][1]
+            found = tails(caption[start:stop], others)
+        between = (sorted((line["cut"], start + at)) for at, _ in found)
+        right = [not _OWN_WORDS.search(caption[low:high]) for low, high in between]
+        if any(right):
+            yield Cuts(fold_of(line["article"]), found, right)
+
+
+def fit_cuts(lists: Sequence[Cuts], *, ridge: float = 1.0) -> dict[str, float]:
+    """Return the weights of a conditional logit over the cuts of each list."""
+    names = sorted({name for one in lists for _, found in one.found for name in found})
+    x_CF = [
+        np.array([[found.get(name, 0.0) for name in names] for _, found in one.found])
+        for one in lists
+    ]
+    right_C = [np.array(one.right) for one in lists]
+
+    def loss(w_F: np.ndarray) -> tuple[float, np.ndarray]:
+        total, gradient_F = ridge / 2 * float(w_F @ w_F), ridge * w_F
+        for x, right in zip(x_CF, right_C, strict=True):
+            p = softmax(x @ w_F)
+            total -= math.log(p[right].sum())
+            gradient_F = gradient_F + (p - p * right / p[right].sum()) @ x
+        return total, gradient_F
+
+    w_F = minimize(loss, np.zeros(len(names)), jac=True, method="L-BFGS-B").x
+    return {name: round(float(w), 2) for name, w in zip(names, w_F, strict=True) if abs(w) >= 0.01}
+
+
+def share_right(lists: Sequence[Cuts]) -> float:
+    """Return the share of lists that are cut right by weights of other articles' lists."""
+    right = []
+    for fold in sorted({one.fold for one in lists}):
+        weights = fit_cuts([one for one in lists if one.fold != fold])
+        for one in (one for one in lists if one.fold == fold):
+            likely = chances(one.found, weights)
+            right.append(one.right[likely.index(max(likely))])
+    return float(np.mean(right))
 
 
 def fit(examples: Sequence[Example], *, ridge: float = 1.0) -> dict[str, float]:
@@ -240,6 +314,12 @@ if __name__ == "__main__":
     # Most publishers print no bold labels; those that do must not hide the other features.
     met += [([n for n in found if n != "bold"], y) for found, y in met if "bold" in found]
     evidence.WEIGHTS["label"] = fit([(dict.fromkeys(found, 1.0), y) for found, y in met])
+    for which in ("head", "tail"):
+        lists = list(cuts(options.shared, which))
+        evidence.WEIGHTS[which] = fit_cuts(lists)
+        print(
+            f"{len(lists)} lists with a {which}, {share_right(lists):.3f} cut right when left out"
+        )
     folded = list(splits(options.shared))
     evidence.WEIGHTS["split"] = fit([example for _, example in folded])
     options.out.write_text(json.dumps(evidence.WEIGHTS, indent=1) + "\n")

@@ -64,7 +64,7 @@ from tests.articles.subcaptions.cases import read
         ),
         (
             "The shape of the wing (A) and the leg (B).",
-            ["The shape of the", "A: wing", "B: the leg", ""],
+            ["The shape of", "A: the wing", "B: the leg", ""],
         ),
         (
             "Number of cells in mice of strain C57BL/6 (A), 129/Sv (B).",
@@ -108,7 +108,7 @@ from tests.articles.subcaptions.cases import read
         ),
         (
             "Transport before (A) and after surgery (B). Bars are means.",
-            ["", "A: Transport before", "B: after surgery", "Bars are means."],
+            ["Transport", "A: before", "B: after surgery", "Bars are means."],
         ),
         (
             "CT of the knee (a) shows a fracture. Axial MRI (b and c) shows oedema of the marrow.",

@@ -534,8 +534,8 @@ def test_stops_within_an_item_do_not_end_it(caption: str, expected: list[str]) -
                 "",
                 "A: Mass",
                 "B: height",
-                "C: area of the longest leaf of each",
-                "were measured at noon.",
+                "C: area",
+                "of the longest leaf of each were measured at noon.",
             ],
         ),
         (

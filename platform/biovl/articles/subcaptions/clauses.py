@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from biovl.articles.subcaptions.items import (
     clause_before,
     end_of_last,
+    end_of_lead,
     is_coordinated,
     led_by,
-    shared_lead,
 )
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
+from biovl.articles.subcaptions.shared import Cut
 from biovl.articles.subcaptions.sides import CERTAIN, vote
 from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
@@ -56,9 +57,14 @@ class Segment:
     """Markers to remove from the text."""
 
 
-def segments(caption: str, system: System) -> list[Segment]:
-    """Return the caption as contiguous ranges, each with the labels it is about."""
-    return _Reader(caption, system).read()
+def segments(caption: str, system: System) -> tuple[list[Segment], float]:
+    """Return the caption as contiguous ranges, each with the labels it is about.
+
+    Also return the lowest probability of a place where what a list shares was told from its items,
+    1 without such lists.
+    """
+    reader = _Reader(caption, system)
+    return reader.read(), reader.certainty
 
 
 class _Reader:
@@ -70,6 +76,8 @@ class _Reader:
         """Last position at which each label starts a sentence."""
         self.defined: set[str] = set()
         self.found: list[Segment] = []
+        self.certainty = 1.0
+        """The lowest probability of a cut in a list."""
         self.apart: set[int] = set()
         """Starts of sentences at the end that name the panels they are about."""
         self.current: tuple[str, ...] | None = None
@@ -202,7 +210,7 @@ class _Reader:
         own = members[:later]
         if vote(self.caption, Span(heading.end, own[-1].end + 60), own) > 0:
             self._add(inside.start, members[0].start, heading.names(), cuts)
-            stop = end_of_last(self.caption, members, span.end)
+            stop = self._cut(end_of_last(self.caption, members, span.end))
             ends = [*(marker.start for marker in members[1:]), stop]
             for marker, end in zip(members, ends, strict=True):
                 self._add(marker.start, end, marker.names(), (marker,))
@@ -236,6 +244,7 @@ class _Reader:
     def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
         """Assign the text after each label to it."""
         names, first = _names(own), own[0].start
+        led = led_by(self.caption, span.start, own)
         shares = len(own) > 1 and self.caption[span.start : first].rstrip()[-1:].isalnum()
         if NOTES.fullmatch(self.caption, span.start, first) or self._is_title(span.start, own):
             self._add(span.start, first, None)
@@ -247,7 +256,7 @@ class _Reader:
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
             first = span.start
         else:
-            self._add(span.start, first, _names(led_by(self.caption, span.start, own)))
+            self._add(span.start, first, _names(led))
         for at, marker in enumerate(own):
             end = own[at + 1].start if at + 1 < len(own) else span.end
             start = marker.start if at else first
@@ -255,8 +264,9 @@ class _Reader:
                 start = clause_before(self.caption, own[at - 1].end, marker.start)
                 last = self.found.pop()
                 self._add(last.start, start, last.labels, last.cuts)
-            is_shared = at + 1 == len(own) and (shares or is_coordinated(self.caption, own))
-            stop = end_of_last(self.caption, own, end) if is_shared else end
+            is_listed = shares or is_coordinated(self.caption, own)
+            is_shared = at + 1 == len(own) == len(led) and is_listed
+            stop = self._cut(end_of_last(self.caption, own, end)) if is_shared else end
             later = own[at + 1 :]
             lead = (
                 NEXT_LEAD.search(self.caption, marker.end, end) if later and stop == end else None
@@ -338,7 +348,7 @@ class _Reader:
         names = _names(heading or own)
         start = span.start
         text_start = heading[0].end if heading else start
-        lead = text_start + shared_lead(self.caption, text_start, own)
+        lead = self._cut(end_of_lead(self.caption, text_start, own))
         if lead > text_start:
             self._add(start, lead, names, heading)
             start, heading = lead, ()
@@ -472,6 +482,10 @@ class _Reader:
         words = self.caption[start : start + 60].split(None, 2)[:2]
         opening = words[0] if words[0].endswith(",") else " ".join(words)
         return opening in self.caption[since:start]
+
+    def _cut(self, cut: Cut) -> int:
+        self.certainty = min(self.certainty, cut.chance)
+        return cut.at
 
     def _add(
         self, start: int, end: int, labels: tuple[str, ...] | None, cuts: tuple[Marker, ...] = ()

@@ -165,6 +165,7 @@ def qualities(
     markers: Sequence[Marker],
     parts: Sequence[tuple[tuple[str, ...], Span]],
     trailing: str,
+    certainty: float,
 ) -> dict[str, float]:
     """Return the features of a split caption.
 
@@ -173,6 +174,7 @@ def qualities(
         markers: The markers of its labels.
         parts: Labels and range of each part, in order; what precedes the first is the preamble.
         trailing: The text behind all parts.
+        certainty: The lowest probability of a place where a list's shared words end or begin.
     """
     texts = [caption[span.start : span.end] for _, span in parts]
     words = [len(text.split()) for text in texts]
@@ -186,6 +188,7 @@ def qualities(
     # The first characters of a part are its label.
     mentions = sum(len(_MENTION.findall(text, 4)) for text in texts)
     return {
+        "doubtful cut of a list": -math.log(max(certainty, 0.01)),
         "a label has several parts": float(not is_each_once),
         "a label is named three times": float(max(markers_of.values()) > 2),
         "each label starts a sentence": float(is_each_once and starts_all),

@@ -50,8 +50,10 @@ _LOOSE = re.compile(
 _WORD_BRACKET = re.compile(
     rf"[(\[（]\s?(?P<side>{_SIDE})\s?(?:[)\]）]|(?P<tail>[,;:][^()]{{1,80}})\))"
 )
+# "LB, left border", "upper and lower quartiles": no positions in the figure.
+_PLACE = r"(?!\s(?:and\s\w+\s)?(?:border|box|edge|quartile|percentile|whisker|limit|bound|hinge))"
 _WORD_BARE = re.compile(
-    rf"(?:[Tt]he\s)?(?P<side>{_SIDE})(?:\sand\s(?P<other>{_SIDE})(?=:|\s[a-z]))?\s?(?P<stop>[:,=]|(?=\s))"
+    rf"(?:[Tt]he\s)?(?P<side>{_SIDE}){_PLACE}(?:\sand\s(?P<other>{_SIDE})(?=:|\s[a-z]))?\s?(?P<stop>[:,=]|(?=\s))"
 )
 # Positions where a bare letter can be a label: at the start, or after the end of a clause.
 _OPENING = re.compile(

@@ -8,6 +8,8 @@ from biovl.core.records import Span
 # A point that ends a sentence: not an initial, an abbreviation or a decimal.
 _END = re.compile(
     r"[.!?]+[)\]\"”’]?\s+|(?<=[a-z\d)])\.(?=[A-Z(\[][a-z)\]]?)|\.(?=[(\[])|\n+|[。！？；]+\s*"
+    # "(n = 6); ∗p < .05", "at 2.0 m; LT: tillering; JT: jointing": a key for all begins.
+    r"|;\s(?=[*∗#†‡]{1,3}\s?p\s?[<=>]|[A-Z]{2,5}\s?[:,=]\s[^.;:]{2,40};\s[A-Z]{2,5}\s?[:,=]\s)"
 )
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|[Nn]os?|et al|etc|Dr|St|var|subsp|spp?|"
@@ -23,6 +25,8 @@ _PANELS = re.compile(
 )
 # "Pinus krempfii (Lec.) Chang": the author of a name.
 _AUTHOR = re.compile(r"\([A-Z][a-z]{0,8}\Z")
+# An entry of a key, ``LT: tillering stage``.
+_ENTRY = re.compile(r"(?:^|[\s;(])(?:[A-Z][A-Za-z\d-]{1,6}\s?[:,=]\s|[*∗#†‡]\s?p\s?[<=>])")
 SCALE = re.compile(
     r"(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|(?:original\s)?magnifications?)\b", re.IGNORECASE
 )
@@ -46,7 +50,7 @@ TRAILING = re.compile(
     # "CL: cuticular layer, CW: cell wall"; not "Top: control, bottom: drug".
     rf"{_SHORT}\s?[:=]\s?[^.;:=]{{2,70}},\s(?:and\s)?{_SHORT}\s?[:=]\s|"
     # "AgNP indicates silver nanoparticle; SEM, scanning electron microscopy".
-    r"(?-i:[A-Z][a-z]?[A-Z][\w+-]{0,6})\sindicates\s[^.;]{4,60}(?:;\s|\.?\s*\Z)|"
+    r"(?-i:[A-Z][a-z]?[A-Z][\w+-]{0,6})\sindicates\s(?!(?:an?\s|no\s)?(?:signif|diff))[^.;]{4,60}(?:;\s|\.?\s*\Z)|"
     # "RNP ribonucleoprotein, GUS β-glucuronidase".
     rf"(?-i:(?P<l>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=l)[^.;:,=]{{2,60}},\s"
     rf"(?-i:(?P<m>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=m)\w|"
@@ -57,6 +61,9 @@ TRAILING = re.compile(
     r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
+    # "lnc, long non-coding".
+    r"(?-i:(?P<n>[a-z])[a-z]{1,4}),\s(?-i:(?P=n)[a-z-]+)(?:\s[\w-]+){0,4}\.?\s*\Z|"
+    r"(?:all\s)?(?:the\s)?(?:(?:single|double)\sand\s(?:single|double)\s)?asterisks\b|"
     r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|notes?:|n\.?b\.?[:,]?\s|key|source|credit|"
     r"adapted|reproduced|reprinted|modified|image\scredit|photo|doi|https?:|(?:see\s)?also(?:\ssee)?\b|"
     r"(?:numerical|raw)\sdata|(?:(?-i:[a-f])\s?)?p\s?[<=>≤]|"
@@ -71,10 +78,15 @@ TRAILING = re.compile(
     r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
     r"(?-i:[A-Z])[\w-]{0,11}\s?=\s?[^.;=]{2,60}[.;]\s(?-i:[A-Z])[\w-]{0,11}\s?=|"
     r"(?-i:[A-Z][A-Z+\d]{1,7})\s?=\s?[^.;=]{2,60}[,;.]\s(?-i:[A-Z][A-Z+\d]{1,7})\s?=|"
-    r"[\w*'′-]{1,12}(?:\s(?-i:[A-Z][\w-]{1,6}))?(?:\s?[,:=]|\s[–—-])\s(?:[^.;]|\bvs\.){2,60};\s"
+    r"[\w*'′-]{1,12}(?:\s(?-i:[A-Z][\w-]{1,6}))?(?:\s?[,:=]|\s[–—-])\s(?:[^.;]|\bvs\.|\b[A-Z]\.(?=\s[a-z])){2,60};\s"
     r"[\w*'′-]{1,12}(?:\s(?-i:[A-Z][\w-]{1,6}))?(?:\s?[,:=]|\s[–—-])\s))",
     re.IGNORECASE,
 )
+
+
+def _is_within(before: str) -> bool:
+    """Return whether a bracket or a key is open behind a text: its semicolon ends no sentence."""
+    return before.count("(") > before.count(")") or _ENTRY.search(before) is not None
 
 
 def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -> list[Span]:
@@ -91,6 +103,8 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
         rest = caption[end : end + 2]
         if not rest:
             break
+        if match[0][0] == ";" and _is_within(caption[start : match.start()]):
+            continue
         if end not in openings:
             # A full stop without a following space ends a sentence only before a label: "mice.(A)".
             if match[0] == "." and rest[0] in "([":

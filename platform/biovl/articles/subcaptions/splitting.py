@@ -89,13 +89,15 @@ def split_caption(
             system = System("word", "ordered", corners, score=3.0)
     if system is None:
         return SplitCaption(caption.strip(), (), "", None, 0.0)
-    found = segments(caption, system)
+    found, certainty = segments(caption, system)
     if system.kind == "upper":
         found = with_children(found, candidates)
-    return _assembled(caption, system, found)
+    return _assembled(caption, system, found, certainty)
 
 
-def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitCaption:
+def _assembled(
+    caption: str, system: System, found: Sequence[Segment], certainty: float
+) -> SplitCaption:
     every = tuple(dict.fromkeys(name for marker in system.markers for name in marker.names()))
     first = next((at for at, s in enumerate(found) if s.labels is not None), len(found))
     last = next((at for at in range(len(found), first, -1) if found[at - 1].labels is not None), 0)
@@ -106,7 +108,7 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
         return SplitCaption(caption.strip(), (), "", None, 0.0)
     ranges = [(part.labels, part.spans[0]) for part in parts]
     trailing = caption[found[last - 1].end :].strip().lstrip(") ,;").lstrip()
-    features = qualities(caption, system.markers, ranges, trailing)
+    features = qualities(caption, system.markers, ranges, trailing, certainty)
     return SplitCaption(
         preamble=caption[: found[first].start].strip(),
         parts=tuple(parts),

@@ -53,23 +53,9 @@ POST_BEHIND = re.compile(r"\s?(?:[,;.:]|$|\b(?:and|or|as well as|but|while|where
 JOINT_BEFORE = re.compile(
     r"\s*(?:[,;.:]\s*)?(?:(?:and|or|but|while|whereas|as well as)\s+)?", re.IGNORECASE
 )
-# The verb of a list: "IL-2 and TNF were measured".
-JOINT_VERB = re.compile(r"\b(?:are|were|have)\s")
-# What makes a verb behind it that of the last item, or of a clause about it.
-OWN_VERB = re.compile(r"[:;]|\b(?:that|which|who|where|as|they)\s?\Z")
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
 # The end of an item that begins the next clause, in which more labels follow: "; or subjected to".
 NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
-# A number, with its unit if that is short: no "p53", no "IL-6".
-VALUE = re.compile(r"(?<![\w/-])[<>≤≥~≈±−+-]?\d[\w.,×%/°′+−-]*(?:\s[^\W\d_]{1,4})?\s?\Z")
-PREPOSITION = re.compile(
-    r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
-    r"against|conventional|showing|demonstrates?|shows?)\s"
-)
-# "… before (A) and after (B) treatment": what distinguishes two panels.
-CONTRAST = re.compile(
-    r"\b(?:before|prior\sto|after|following|with|without|during|under|above|below)\s\Z"
-)
 # Kinds of images, also as the second part of a word.
 VIEW = re.compile(
     r"(?:\b|micro|sono|radio)(?:images?|imaging|photo(?:micro)?graphs?|"
@@ -78,27 +64,6 @@ VIEW = re.compile(
     r"heat\s?maps?|maps?|curves?|spectra|spectrum|(?:\w{0,9}chromato|histo)grams?|views?|"
     r"quantification|overview|workflow|illustrations?|drawings?|blots?)\b",
     re.IGNORECASE,
-)
-VIEW_END = re.compile(rf"{VIEW.pattern}\s?\Z", re.IGNORECASE)
-# What tells views apart that share the noun behind the last: "axial", "coronal CT images".
-PLANE = re.compile(
-    r"\s?(?:(?:axial|coronal|sagittal|transverse|longitudinal|oblique|anteroposterior|lateral|"
-    r"frontal|dorsal|ventral)\b)",
-    re.IGNORECASE,
-)
-VIEWS = re.compile(
-    r"\s(?:[\w+-]+\s){0,3}?(?:images|views|scans|sections|(?:micro|photo|radio)graphs)\b"
-)
-NEEDS_OF = re.compile(
-    r"\b(?:numbers?|percentages?|proportions?|fractions?|characteristics|lists?|sequences?)\s\Z"
-)
-# Begins what is said of all items of a list, behind the last one.
-SHARED = re.compile(
-    r"\b(?:of|in(?!\ssitu|\svi)|on|for|at|from|with|under|during|after|before|between|by|using)\s"
-)
-# Stands before it and belongs to it: "shown in", ", measured by", "north of".
-LED_BY = re.compile(
-    r"(?:(?<=,\s)|(?<=\w\s))(?:shown|given|taken|seen|(?!infrared|[a-z]*eed\b)[a-z]{2,}ed|north|south|east|west)\s\Z"
 )
 ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")
 # What several panels have, each its own: averages, a statistical test, levels of significance.
@@ -110,10 +75,14 @@ EACH_ITS_OWN = (
     ),
     re.compile(
         r"[^.;]{0,60}\b(?:ANOVA|t[\s-]?tests?|Mann[\s-]Whitney|Wilcoxon|Kruskal|"
-        r"mixed[\s-]effects)\b",
+        r"mixed[\s-]effects)\b|"
+        r"\(?(?:[*∗⁎＊#†‡]|ns\b|n\.s|p\s?[<=>]|(?:all\s|the\s)*asterisks?\b|different\sletters\b)",
         re.IGNORECASE,
     ),
-    re.compile(r"\(?(?:[*∗⁎＊]|ns\b|n\.s|p\s?[<=>]|asterisks?\b)", re.IGNORECASE),
+    re.compile(
+        r"(?:all\s|the\s)?(?:scale\s?)?bars?\b[^.;]{0,30}\d\s?(?:[µμn]?m|mm|cm)\b",
+        re.IGNORECASE,
+    ),
     re.compile(r"[\[(]?(?:reprinted|reproduced|adapted|modified)\b", re.IGNORECASE),
 )
 STAIN = re.compile(
