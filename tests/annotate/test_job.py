@@ -19,15 +19,17 @@ import pytest
 import torch
 from PIL import Image
 
+from biovl.annotate import job as annotate_job
 from biovl.annotate.annotators import NO_IMAGE, dinov2
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.job import _Compute, annotate
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest, read_manifest
-from biovl.core.errors import ArtifactError, BiovlError, ConfigError
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError, RayError
 from biovl.core.tables import open_table
 from biovl.images.decode import TOO_LARGE, TOO_SMALL, TRUNCATED, UNDECODABLE
 from biovl.models import encoder
+from biovl.runtime.failures import MAX_DEATHS, Attempts
 from tests.annotate.small_models import DIM, png, save_clip, save_dinov2, scene, write_table
 from tests.runtime.folders import content
 from tests.runtime.interrupting import killing, process_of
@@ -303,3 +305,19 @@ def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
     assert content(out) == content(made)
     again = annotate(config, progress=io.StringIO())
     assert json.loads((out / "manifest.json").read_text())["counts"] == again.counts
+
+
+def test_a_batch_at_which_workers_died_too_often_ends_the_job_which_resumes(
+    made: Path, table: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, name = tmp_path / "out", "part-000002-000.parquet, 4 rows from row 0"
+    attempts = Attempts()
+    for _ in range(MAX_DEATHS):
+        attempts.begin(name)
+    with monkeypatch.context() as context:
+        context.setattr(annotate_job, "Attempts", lambda: attempts)
+        with pytest.raises(RayError, match=name):
+            run("dinov2", table, weights, out, **SMALL)
+    assert not (out / "manifest.json").exists()
+    run("dinov2", table, weights, out, **SMALL)
+    assert content(out) == content(made)

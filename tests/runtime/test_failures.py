@@ -1,7 +1,11 @@
 """Damaged inputs end a job with one reason, and name the file."""
 
+import functools
+import io
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,11 @@ import ray
 from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.core.errors import ArtifactError, DamagedTable, RayError
 from biovl.core.tables import damaged_tables
-from biovl.runtime import failures
-from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime import failures, units
+from biovl.runtime.failures import Attempts, explain_resume, raise_task_error, run_task
 from biovl.runtime.job import Job
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import run_with_model
 
 
 def counts_attempts(row: dict[str, Any]) -> dict[str, Any]:
@@ -39,6 +45,49 @@ def test_a_task_that_killed_its_worker_too_often_is_not_begun_again(
     row = run_task(str(tmp_path), lambda: {"a": 1}, "unit 3")
     with pytest.raises(RayError, match="unit 3: its worker died 8 times"):
         raise_task_error(row)
+
+
+@dataclass(frozen=True)
+class Pool:
+    count: int = 2
+    cpus: float = 0.5
+    gpus: float = 0
+
+
+def load_deadly(place: Path) -> Callable[[dict[str, Any]], int]:
+    """Return what writes down each unit that it is given, and dies at unit 3."""
+
+    def work(row: dict[str, Any]) -> int:
+        with (place / str(row["number"])).open("a") as begun:
+            begun.write("x")
+        if row["number"] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1
+
+    return work
+
+
+@pytest.mark.ray
+def test_a_unit_that_kills_the_actors_of_a_pool_ends_the_job_and_is_named(
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = Attempts()
+    for _ in range(failures.MAX_DEATHS - 2):
+        attempts.begin("embedding unit 3")
+    monkeypatch.setattr(units, "Attempts", lambda: attempts)
+    report = Progress("job", io.StringIO())
+    report.stage("embedding unit", 6)
+    with pytest.raises(RayError, match="embedding unit 3"):
+        run_with_model(
+            *(functools.partial(load_deadly, tmp_path), [{"number": n} for n in range(6)], report),
+            workers=Pool(),
+            uri=str(tmp_path),
+            unit="pairs",
+        )
+    assert (tmp_path / "3").read_text() == "xx"
+    # Those that it shared its worker with are blamed for nothing.
+    assert all(path.read_text() == "x" for path in tmp_path.iterdir() if path.name != "3")
+    assert attempts.begin("embedding unit 0") == 0
 
 
 def test_a_damaged_table_of_an_input_is_named(tmp_path: Path) -> None:

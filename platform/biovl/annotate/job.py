@@ -32,6 +32,7 @@ from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.tables import COLUMNS, Table, open_table
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import (
+    Attempts,
     check_usable,
     explain_resume,
     raise_task_error,
@@ -201,7 +202,7 @@ def _compute(
         # One row is one batch of the model. Ray requires a number if GPUs are requested.
         batch_size=1,
         batch_format="pyarrow",
-        fn_constructor_args=(config, annotator),
+        fn_constructor_args=(config, annotator, [part.name for part in table.parts], Attempts()),
         compute=pool,
         num_cpus=_WAITING if waits else config.workers.cpus - (0 if prepares_alone else _SHARE),
         num_gpus=config.workers.gpus,
@@ -233,6 +234,7 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     config, annotator, table, pending, found = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     unit = pending[number]
+    what = f"{table.parts[unit.part].name}, {unit.rows} rows from row {unit.first}"
     made: Iterator[pa.Table] | None = None
 
     def following() -> pa.Table | None:
@@ -243,7 +245,7 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
         return next(made, None)
 
     while True:
-        step = run_task(config.table, lambda: {"batch": following()})
+        step = run_task(config.table, lambda: {"batch": following()}, what)
         if "batch" not in step:
             yield pa.Table.from_pylist([step], schema=BATCH)
             return
@@ -255,8 +257,15 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
 class _Compute:
     """One copy of the model on a worker."""
 
-    def __init__(self, config: AnnotateConfig, annotator: Annotator) -> None:
+    def __init__(
+        self,
+        config: AnnotateConfig,
+        annotator: Annotator,
+        parts: Sequence[str] = (),
+        attempts: Attempts | None = None,
+    ) -> None:
         self._config, self._annotator = config, annotator
+        self._parts, self._attempts = parts, attempts
         self._loading = threading.Lock()
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -276,7 +285,8 @@ class _Compute:
                 model = self._model
             return {"rows": pieces.write(self._config.out, self._annotator, model, batch)}
 
-        return run_task(self._config.out, done)
+        what = f"{self._parts[batch.part]}, {len(batch.defects)} rows from row {batch.first}"
+        return run_task(self._config.out, done, what, self._attempts)
 
     # Loaded with the first batch, to report errors: a failing constructor kills the actor.
     @functools.cached_property
@@ -336,4 +346,4 @@ def _join_part(shared: Any, row: dict[str, Any]) -> dict[str, Any]:
         Draft(config.out).note(f"joined/{number:06d}", receipt)
         return {"part": number}
 
-    return run_task(config.out, done)
+    return run_task(config.out, done, f"joining {table.parts[number].name}")

@@ -252,7 +252,7 @@ def _load(config: IndexConfig, reuses: bool) -> Callable[[dict[str, Any]], int]:
     before = Previous(config.previous, config.over) if config.previous and reuses else None
 
     def embed(row: dict[str, Any]) -> int:
-        number = int(row["item"])
+        number = int(row["number"])
         receipt = units.embed_unit(config, encoder, before, number, config.workers.cpus)
         Draft(config.out).note(f"embedded/{number:06d}", receipt)
         return int(receipt["rows"])
@@ -266,7 +266,7 @@ class _Stages(Stages):
     def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
         """Embed the remaining units; return the receipts of all units."""
         numbers = self.pending("embedding unit", "embedded", total)
-        pending = [{"item": number} for number in numbers]
+        pending = [{"number": number} for number in numbers]
         run_with_model(
             *(functools.partial(_load, config, reuses), pending, self._report),
             workers=config.workers,

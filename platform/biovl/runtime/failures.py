@@ -6,12 +6,14 @@ Tasks therefore return biovl's errors as a row, and the driver raises them.
 
 import contextlib
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import ray.exceptions
 import ray.train
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl.core.errors import BiovlError, DamagedTable, NothingUsable, RayError, StorageError
 from biovl.core.filesystems import storage_problem, translate_storage_errors, without_credentials
@@ -26,15 +28,59 @@ _SHOWN = 12
 _RESUMES = "Once this is fixed, the same command resumes the job."
 
 
-def run_task(where: str, work: Callable[[], dict[str, Any]], what: str = "") -> dict[str, Any]:
+class Attempts:
+    """Counts how often the units of a pool of actors were begun and did not end.
+
+    Ray counts attempts at tasks, but not at calls of a pool's actors, which it repeats for ever. A
+    run that resumes counts anew. Create it on the driver, and give it to the actors.
+    """
+
+    def __init__(self) -> None:
+        here = ray.get_runtime_context().get_node_id()
+        # On the driver's node, without which no unit is begun; other machines may be taken away.
+        options = {
+            "num_cpus": 0,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(here, False),
+        }
+        self._counter: Any = ray.remote(_Counter).options(**options).remote()
+
+    def begin(self, unit: str) -> int:
+        """Count an attempt at a unit, and return how many before it did not end."""
+        return int(ray.get(self._counter.begin.remote(unit)))
+
+    def end(self, unit: str) -> None:
+        """Forget the attempts at a unit, whose worker has lived."""
+        self._counter.end.remote(unit)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self._begun = Counter[str]()
+
+    def begin(self, unit: str) -> int:
+        self._begun[unit] += 1
+        return self._begun[unit] - 1
+
+    def end(self, unit: str) -> None:
+        del self._begun[unit]
+
+
+def run_task(
+    where: str,
+    work: Callable[[], dict[str, Any]],
+    what: str = "",
+    attempts: Attempts | None = None,
+) -> dict[str, Any]:
     """Run a task and return its row, or a row with its error for ``raise_task_error``.
 
     Args:
         where: The location the task works on, for errors of a disk or bucket.
         work: The task. It is not begun again once its worker has died ``MAX_DEATHS`` times at it.
         what: Name of the task, for that error.
+        attempts: Counts those at the units of a pool of actors, by ``what``; None: Ray counts, as
+            those at tasks.
     """
-    deaths = _earlier_attempts()
+    deaths = _earlier_attempts() if attempts is None else attempts.begin(what)
     if deaths >= MAX_DEATHS:
         error = RayError(
             f"{what or 'a task'}: its worker died {deaths} times. It needs more memory than a "
@@ -46,6 +92,9 @@ def run_task(where: str, work: Callable[[], dict[str, Any]], what: str = "") -> 
             return work()
     except BiovlError as error:
         return {_FAILED: pickle.dumps(error)}
+    finally:
+        if attempts is not None:
+            attempts.end(what)
 
 
 def _earlier_attempts() -> int:

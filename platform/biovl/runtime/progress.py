@@ -39,6 +39,11 @@ class Progress:
             self.say(f"warning: {warning}")
 
     @property
+    def stage_name(self) -> str:
+        """Name of the current stage, which ends in the counted unit."""
+        return self._name
+
+    @property
     def seconds(self) -> float:
         """Seconds since the stage began, never zero."""
         return max(time.monotonic() - self._started, 1e-3)

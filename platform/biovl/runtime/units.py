@@ -9,7 +9,8 @@ from ray.data import ActorPoolStrategy
 
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
-from biovl.runtime.failures import raise_task_error, run_task
+from biovl.core.filesystems import without_credentials
+from biovl.runtime.failures import Attempts, raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
 
@@ -105,7 +106,8 @@ def run_with_model(
 
     Args:
         load: Returns the function that processes a row and returns its number of results.
-        items: Rows, one per unit without a receipt.
+        items: Rows, one per unit without a receipt: its ``number``, and the ``uri`` of its draft if
+            there are several.
         report: Progress, whose current stage counts the items.
         workers: Settings with ``count`` of actors, and ``cpus`` and ``gpus`` of each.
         uri: Location of the output, for errors of its storage.
@@ -118,13 +120,14 @@ def run_with_model(
         # Imported here: most jobs compute nothing with PyTorch.
         from biovl.runtime.in_process import as_worker
 
+        # A crash ends this process, which nobody begins again.
         with as_worker(workers.cpus):
-            _add_rows(map(_Embed(uri, shared), items), report, unit)
+            _add_rows(map(_Embed(uri, shared, report.stage_name), items), report, unit)
         return
     actor: Any = _Embed
     done = ray.data.from_items(items, override_num_blocks=len(items)).map(
         actor,
-        fn_constructor_args=(uri, shared),
+        fn_constructor_args=(uri, shared, report.stage_name, Attempts()),
         compute=ActorPoolStrategy(size=count),
         num_cpus=workers.cpus,
         num_gpus=workers.gpus,
@@ -142,11 +145,15 @@ def _add_rows(done: Iterable[dict[str, Any]], report: Progress, unit: str) -> No
 class _Embed:
     """One copy of a model on a worker."""
 
-    def __init__(self, uri: str, shared: list[Any]) -> None:
-        self._uri, self._shared = uri, shared
+    def __init__(
+        self, uri: str, shared: list[Any], stage: str, attempts: Attempts | None = None
+    ) -> None:
+        self._uri, self._shared, self._stage, self._attempts = uri, shared, stage, attempts
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return run_task(self._uri, lambda: {"rows": self._embed(row)})
+        of = f" of {without_credentials(row['uri'])}" if "uri" in row else ""
+        what = f"{self._stage} {row['number']}{of}"
+        return run_task(self._uri, lambda: {"rows": self._embed(row)}, what, self._attempts)
 
     # Loaded with the first item: its errors are reported, those of __init__ only kill the actor.
     @functools.cached_property
