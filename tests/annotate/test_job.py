@@ -31,9 +31,11 @@ from biovl.images.decode import TOO_LARGE, TOO_SMALL, TRUNCATED, UNDECODABLE
 from biovl.models import encoder
 from biovl.runtime.failures import MAX_DEATHS, Attempts
 from tests.annotate.small_models import DIM, png, save_clip, save_dinov2, scene, write_table
+from tests.publish.hub_server import TOKEN, Repo, running
 from tests.runtime.folders import content
 from tests.runtime.interrupting import killing, process_of
 from tests.runtime.typed import with_this_ray
+from tests.worker_forks import ADDRESS
 
 ROOT = Path(__file__).parents[2]
 
@@ -321,3 +323,25 @@ def test_a_batch_at_which_workers_died_too_often_ends_the_job_which_resumes(
     assert not (out / "manifest.json").exists()
     run("dinov2", table, weights, out, **SMALL)
     assert content(out) == content(made)
+
+
+def test_all_workers_load_the_commit_that_the_driver_identified(
+    ray_session: None, table: Path, weights: Path, tmp_path: Path
+) -> None:
+    others = save_dinov2(tmp_path / "others", seed=2)
+    first, second = (
+        {path.name: path.read_bytes() for path in folder.iterdir()} for folder in (weights, others)
+    )
+    with running() as hub:
+        hub.repos["models/ann/small"] = Repo(private=False, files=first)
+        # By then the driver knows the model, and no worker has it.
+        hub.replaced_after = ("GET /ann/small/resolve/.*/config.json", "models/ann/small", second)
+        values = settings("dinov2", table, "ann/small", tmp_path / "out", **SMALL)
+        own = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "cache")}
+        environment = {**os.environ, **own, "RAY_ADDRESS": "local"}
+        # The client of the hub reads its variables where it is imported, which is before the fork.
+        environment.pop(ADDRESS, None)
+        subprocess.run(command(values), cwd=ROOT, env=environment, check=True)
+        assert hub.replaced_after is None
+    run("dinov2", table, weights, tmp_path / "expected", **SMALL)
+    assert rows(tmp_path / "out").equals(rows(tmp_path / "expected"))

@@ -1,18 +1,29 @@
 """Names on the hub: the commit that they stand for, and a hub that cannot be reached."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from biovl.annotate import identity
+from biovl.annotate.annotators import dinov2
 from biovl.benchmark import encoders
+from biovl.benchmark.fusion.opened import open_encoder
+from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
+from biovl.finetune import start
 from biovl.models import hub as hubs
 from biovl.models import weight_files
 from biovl.models.weight_identity import fingerprint_of
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.models import build, pinned_names, weights_of, with_names
+from tests.annotate.small_models import png, save_clip, save_dinov2, scene
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
 
 NOWHERE = "http://127.0.0.1:9"
@@ -22,6 +33,8 @@ NOWHERE = "http://127.0.0.1:9"
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     with running() as hub:
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.url)
+        files = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield hub
@@ -92,3 +105,93 @@ def test_weights_on_the_hub_are_looked_for_and_a_hub_out_of_reach_is_an_error(
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", NOWHERE)
     with pytest.raises(ArtifactError, match=r"ann/small.*without network"):
         weight_files.check_existence("ann/small")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_pinned_name_loads_the_files_of_then_after_they_are_replaced(
+    hub: Hub, tmp_path: Path
+) -> None:
+    models = [save_dinov2(tmp_path / name, seed) for seed, name in enumerate("ab")]
+    repo = hub.repos["models/ann/small"] = Repo(private=False, files=files_of(models[0]))
+    pinned = hubs.pinned("ann/small")
+    assert pinned == f"ann/small@{repo.sha}" == hubs.pinned(pinned)
+    first = fingerprint_of(pinned)
+    repo.files = files_of(models[1])
+    assert fingerprint_of(pinned) == first != fingerprint_of("ann/small")
+    image = png(scene(1))
+
+    def embedded(weights: Path | str) -> np.ndarray:
+        annotator = dinov2.build(dinov2.Config(weights=str(weights), size_px=56, resize_px=64))
+        prepared = annotator.prepare({"image": image})[None]
+        return annotator.load("cpu", "float32")(prepared)["dinov2"]
+
+    for name, model in ((pinned, models[0]), ("ann/small", models[1])):
+        np.testing.assert_array_equal(embedded(name), embedded(model))
+        stored = load_file(model / "model.safetensors")
+        read = weight_files.read(name, weight_files.TOWER)
+        assert all(torch.equal(read[key], stored[key]) for key in stored)
+    with pytest.raises(ArtifactError):
+        dinov2.build(dinov2.Config(weights=f"ann/small@{'0' * 40}"))
+
+
+def test_only_names_on_the_hub_are_pinned(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for source in (str(tmp_path / "model"), "s3://corpora/model", "openai", "ann/unknown"):
+        assert hubs.pinned(source) == source
+
+
+def test_workers_of_a_benchmark_load_the_commit_that_was_described(
+    hub: Hub, tmp_path: Path
+) -> None:
+    models = [save_clip(tmp_path / name, seed) for seed, name in enumerate("ab")]
+    repo = hub.repos["models/ann/clip"] = Repo(private=False, files=files_of(models[0]))
+    known = encoders.describe("hf-hub:ann/clip")
+    repo.files = files_of(models[1])
+    pixels = np.zeros((1, 3, 32, 32), np.float32)
+
+    def embedded(model: str | encoders.ModelDescription) -> np.ndarray:
+        return encoders.load(model).embed_pixels(pixels)
+
+    np.testing.assert_array_equal(embedded(known), embedded(f"local-dir:{models[0]}"))
+    now = embedded("hf-hub:ann/clip")
+    np.testing.assert_array_equal(now, embedded(f"local-dir:{models[1]}"))
+    # The same with the towers of this package, to fine-tune and to answer questions.
+    (settings,) = {start.settings_of(known)["weights"]}
+    tower = open_encoder(settings, device="cpu").model.state_dict()
+    stored = load_file(models[0] / "open_clip_model.safetensors")
+    assert all(torch.equal(tower[key], stored[key]) for key in stored)
+
+
+def test_a_model_whose_commit_was_unknown_and_is_another_now_is_refused(hub: Hub) -> None:
+    hub.repos["models/ann/clip"] = Repo(private=False, files={"open_clip_config.json": b"{}"})
+    unknown = replace(encoders.describe("hf-hub:ann/clip"), fingerprint="f", revision=None)
+    with pytest.raises(ArtifactError):
+        encoders.load(unknown)
+
+
+def test_pretraining_loads_the_initial_weights_that_its_manifest_names(
+    hub: Hub, tmp_path: Path
+) -> None:
+    models = [save_clip(tmp_path / name, seed) for seed, name in enumerate("ab")]
+    repo = hub.repos["models/ann/clip"] = Repo(private=False, files=files_of(models[0]))
+    settings = {"architecture": "hf-hub:ann/clip", "weights": "hf-hub:ann/clip"}
+    config = configs.build(
+        PretrainConfig,
+        {
+            "corpus": str(tmp_path / "corpus"),
+            "out": str(tmp_path / "out"),
+            "model": {"name": "open_clip", **settings},
+            "batch.pairs": 4,
+        },
+    )
+    first, pinned = fingerprint_of("ann/clip"), pinned_names(config.model)
+    repo.files = files_of(models[1])
+    (found,) = weights_of(config, pinned)
+    assert (found.uri, found.fingerprint) == ("hf-hub:ann/clip", first)
+    built = build(with_names(config, pinned).model, with_weights=True)
+    stored = load_file(models[0] / "open_clip_model.safetensors")
+    read = built.model.state_dict()
+    assert all(torch.equal(read[key], stored[key]) for key in stored)

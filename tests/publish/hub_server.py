@@ -24,11 +24,20 @@ class Repo:
     private: bool
     files: dict[str, bytes] = field(default_factory=dict)
     commits: list[str] = field(default_factory=list)
+    history: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Files by commit, of each that was asked for."""
 
     @property
     def sha(self) -> str:
         """The commit: other contents have another one."""
-        return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
+        sha = hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
+        self.history[sha] = dict(self.files)
+        return sha
+
+    def at(self, revision: str | None) -> tuple[str, dict[str, bytes]] | None:
+        """Return commit and files of a revision; None if there is none."""
+        sha = self.sha if revision in (None, "main") else str(revision)
+        return (sha, self.history[sha]) if sha in self.history else None
 
 
 @dataclass
@@ -44,6 +53,9 @@ class Hub:
     """``PUT /large/…``: method and path of each."""
     faults: list[tuple[str, int]] = field(default_factory=list)
     """Answers to the next requests that fit a pattern: a status, or 0 to cut the connection."""
+    replaced_after: tuple[str, str, dict[str, bytes]] | None = None
+    """A request, by pattern, after which a repository has other files: pattern, repository, files.
+    """
     losses: list[str] = field(default_factory=list)
     """Requests that are done and never answered, by pattern."""
     makes_public: bool = False
@@ -126,8 +138,14 @@ class _Handler(BaseHTTPRequestHandler):
         for route, answer in _ROUTES:
             if found := re.fullmatch(route, request.partition("?")[0]):
                 getattr(self, answer)(body, *found.groups())
+                self._replace(request)
                 return
         self._answer(500, {"error": f"unknown {request}"})
+
+    def _replace(self, request: str) -> None:
+        if self.hub.replaced_after and re.search(self.hub.replaced_after[0], request):
+            _, name, self.hub.repos[name].files = self.hub.replaced_after
+            self.hub.replaced_after = None
 
     def _answer(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
         for lost in self.hub.losses:
@@ -143,19 +161,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def info(self, body: bytes, name: str) -> None:
+    def _found(self, name: str, revision: str | None) -> tuple[str, dict[str, bytes]] | None:
         repo = self.hub.repos.get(name)
-        if repo is None:
-            self._answer(404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"})
+        found = None if repo is None else repo.at(revision)
+        if found is None:
+            code = "RepoNotFound" if repo is None else "RevisionNotFound"
+            self._answer(404, {"error": "none"}, {"X-Error-Code": code})
+        return found
+
+    def info(self, body: bytes, name: str, revision: str | None) -> None:
+        found = self._found(name, revision)
+        if found is None:
             return
-        about = {"id": name.partition("/")[2], "private": repo.private, "sha": repo.sha}
+        sha, files = found
+        private = self.hub.repos[name].private
+        about = {"id": name.partition("/")[2], "private": private, "sha": sha}
         self._answer(
             200,
             {
                 **about,
                 "siblings": [
-                    {"rfilename": path, "blobId": _git(content)}
-                    for path, content in repo.files.items()
+                    {"rfilename": path, "blobId": _git(content)} for path, content in files.items()
                 ],
                 "tags": [],
                 "downloads": 0,
@@ -163,17 +189,19 @@ class _Handler(BaseHTTPRequestHandler):
             },
         )
 
-    def resolve(self, body: bytes, name: str, path: str) -> None:
-        repo = self.hub.repos.get(f"models/{name}")
-        content = None if repo is None else repo.files.get(path)
-        if repo is None or content is None:
-            code = "RepoNotFound" if repo is None else "EntryNotFound"
-            self._answer(404, {"error": "none"}, {"X-Error-Code": code})
+    def resolve(self, body: bytes, name: str, revision: str, path: str) -> None:
+        found = self._found(f"models/{name}", revision)
+        if found is None:
             return
+        sha, files = found
+        if path not in files:
+            self._answer(404, {"error": "none"}, {"X-Error-Code": "EntryNotFound"})
+            return
+        content = files[path]
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("ETag", f'"{_git(content)}"')
-        self.send_header("X-Repo-Commit", repo.sha)
+        self.send_header("X-Repo-Commit", sha)
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(content)
@@ -188,8 +216,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.repos[name] = Repo(private and not self.hub.makes_public)
         self._answer(200, {"url": f"{self.hub.url}/{name.removeprefix('models/')}"})
 
-    def tree(self, body: bytes, name: str) -> None:
-        files = self.hub.repos[name].files
+    def tree(self, body: bytes, name: str, revision: str) -> None:
+        found = self._found(name, revision)
+        if found is None:
+            return
+        _, files = found
         self._answer(200, [self._described(path, files[path]) for path in sorted(files)])
 
     def _described(self, path: str, content: bytes) -> dict[str, Any]:
@@ -265,10 +296,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 _NAME = r"/api/((?:datasets|models)/[^/]+/[^/]+)"
 _ROUTES = [
-    (f"GET {_NAME}(?:/revision/\\w+)?", "info"),
-    (r"(?:GET|HEAD) /([^/]+/[^/]+)/resolve/\w+/(.+)", "resolve"),
+    (f"GET {_NAME}(?:/revision/(\\w+))?", "info"),
+    (r"(?:GET|HEAD) /([^/]+/[^/]+)/resolve/(\w+)/(.+)", "resolve"),
     ("POST /api/repos/create", "create"),
-    (f"GET {_NAME}/tree/\\w+", "tree"),
+    (f"GET {_NAME}/tree/(\\w+)", "tree"),
     ("POST /api/validate-yaml", "yaml"),
     (f"POST {_NAME}/preupload/main", "preupload"),
     (r"POST /(.+)\.git/info/lfs/objects/batch", "batch"),

@@ -79,7 +79,8 @@ class AnnotateConfig:
     """The annotator that computes the columns: its name and its settings."""
     weights: str = ""
     """Weights of the annotator's model: a folder, local or ``s3://``, or, if the annotator accepts
-    one, a model name on the Hugging Face hub. Empty for annotators without a model."""
+    one, a model name on the Hugging Face hub, optionally with a revision (``OWNER/NAME@REVISION``).
+    Empty for annotators without a model."""
     out: str = ""
     """The folder to publish, local or ``s3://``; empty: ``columns/NAME`` in the folder of the
     table."""
@@ -144,8 +145,11 @@ class AnnotateConfig:
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         return configs.defaults(type(settings), "annotator")
 
-    def inputs(self) -> list[Input]:
+    def inputs(self, pinned: str = "") -> list[Input]:
         """Return the inputs in addition to the table: weights, and files named in the settings.
+
+        Args:
+            pinned: The weights with the commit of a name on the hub, see ``hub.pinned``.
 
         Raises:
             ConfigError: If a file does not exist.
@@ -155,7 +159,7 @@ class AnnotateConfig:
             Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
             for name, uri in getattr(settings, "files", {}).items()
         ]
-        return [*identity.as_input(self.weights, self.out), *files]
+        return [*identity.as_input(self.weights, self.out, pinned), *files]
 
     def make(self) -> Annotator:
         """Create the annotator from its name and settings.

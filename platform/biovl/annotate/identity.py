@@ -5,18 +5,19 @@ from biovl.core.artifacts import Input, recorded_inputs
 from biovl.models.weight_identity import fingerprint_of
 
 
-def as_input(uri: str, out: str) -> list[Input]:
+def as_input(uri: str, out: str, pinned: str = "") -> list[Input]:
     """Return the identity of weights, a folder or a name on the Hugging Face hub; empty if unknown.
 
     Args:
         uri: Folder or name of the weights; may be empty.
         out: Folder of the columns. If it was begun without an identity for a name on the hub, the
             job continues without one; if the hub cannot be reached, the recorded one counts.
+        pinned: ``hub.pinned`` of the name: what the job loads is what is identified.
     """
     if not uri:
         return []
     recorded = recorded_inputs(out)
     key = f"weights {configs.spelled(uri)}"
     is_new = recorded is None or any(name.startswith("weights ") for name in recorded)
-    found = fingerprint_of(uri, ask_hub=is_new) or (recorded or {}).get(key)
+    found = fingerprint_of(pinned or uri, ask_hub=is_new) or (recorded or {}).get(key)
     return [] if found is None else [Input(name="weights", uri=uri, fingerprint=found)]

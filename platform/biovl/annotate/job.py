@@ -30,6 +30,7 @@ from biovl.annotate.config import AnnotateConfig
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.tables import COLUMNS, Table, open_table
+from biovl.models import hub
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import (
     Attempts,
@@ -76,7 +77,8 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
-    inputs = [table.as_input(), *config.inputs(), *selection.inputs(config)]
+    weights = hub.pinned(config.weights) if config.weights else ""
+    inputs = [table.as_input(), *config.inputs(weights), *selection.inputs(config)]
     made = Job.of(
         config, COLUMNS, inputs, output_format=FORMAT, without=["workers", "may_be_empty"]
     )
@@ -88,6 +90,9 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     published = job.find_published()
     if published is not None:
         return published
+    pinned = weights if weights != config.weights else None
+    # From here on, on all workers: these files, also if the repository is replaced meanwhile.
+    config = replace(config, weights=weights)
     annotator = config.make()
     articles.check(table, annotator.reads)
     missing = [
@@ -101,7 +106,12 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             f"reads; found {', '.join(sorted(table.names))}"
         )
     selection.check(config, table)
-    with job.begin(plans=selection.PLANS) as draft:
+    with job.begin(plans=[*selection.PLANS, hub.PINNED]) as draft:
+        # Those that it was begun with: without a network, the cache may have others by now.
+        begun = draft.once(hub.PINNED, lambda: pinned)
+        if begun not in (None, weights):
+            config = replace(config, weights=begun)
+            annotator = config.make()
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
             selected = _select(config, table, draft, report)

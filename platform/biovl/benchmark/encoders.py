@@ -3,6 +3,7 @@
     DIR                     published by pretrain, or in open_clip's layout (BiomedCLIP)
     local-dir:DIR           the same folder, built and preprocessed by stock open_clip
     ViT-B-32/laion2b_s34b_b79k, ViT-B-32/weights.pt, hf-hub:OWNER/NAME    by stock open_clip
+    hf-hub:OWNER/NAME@REVISION    the same, from a commit, tag or branch
     ViT-B-32/untrained      random weights: the chance level
     DIR with config.json    transformers: CLIP, SigLIP; DINOv2 and ViT without text tower
 
@@ -83,6 +84,13 @@ class ModelDescription:
     """Whether the model has a text tower."""
     fingerprint: str
     """Hash of its weights and settings."""
+    revision: str | None = None
+    """Commit of a name on the hub; None for others, or if it is unknown."""
+
+    @property
+    def source(self) -> str:
+        """What is loaded: ``uri``, for a name on the hub with its commit."""
+        return self.uri if self.revision is None else hub.at(self.uri, self.revision)
 
 
 def prepare(model: BenchmarkModel, data: bytes) -> np.ndarray:
@@ -114,7 +122,11 @@ def describe(uri: str) -> ModelDescription:
         whole = interpolated.fingerprint(uri, [end.fingerprint for end in ends])
         return ModelDescription(uri=uri, kind="between", has_text=True, fingerprint=whole)
     if uri.startswith("hf-hub:"):
-        return ModelDescription(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
+        commit = hub.commit(uri)
+        known = _of_name(uri, commit=commit or "")
+        return ModelDescription(
+            uri=uri, kind="open_clip", has_text=True, fingerprint=known, revision=commit
+        )
     if not uri.startswith("local-dir:") and not _is_folder(uri):
         name, _, weights = uri.partition("/")
         open_clip_models.check(name, weights, UNTRAINED)
@@ -164,8 +176,8 @@ def load(
         ConfigError: If a name is unknown to open_clip, or has no weights.
     """
     uri = model if isinstance(model, str) else model.uri
-    if isinstance(model, ModelDescription) and uri.startswith("hf-hub:"):
-        # Not described again: not every worker reaches the hub.
+    if isinstance(model, ModelDescription) and model.revision is not None:
+        # Not described again: the commit is what is loaded, and not every worker reaches the hub.
         known = model
     else:
         known = describe(uri)
@@ -177,7 +189,7 @@ def load(
     if known.kind == "between":
         return Ours(interpolated.load(uri, device=device, precision=precision))
     if known.kind == "open_clip":
-        return open_clip_models.load(uri, UNTRAINED, device=device, precision=precision)
+        return open_clip_models.load(known.source, UNTRAINED, device=device, precision=precision)
     if known.kind == "transformers":
         with local_copy(uri) as folder:
             return transformers_models.load(Path(str(folder)), device=device, precision=precision)
@@ -226,10 +238,9 @@ class Ours:
         return TrainableImageTower(encoder.model, features)
 
 
-def _of_name(uri: str, weights: str = "") -> str:
+def _of_name(uri: str, weights: str = "", commit: str = "") -> str:
     known = hashlib.blake2b(f"{uri} {open_clip.__version__}".encode(), digest_size=16)
-    if uri.startswith("hf-hub:"):
-        known.update((hub.commit(uri.removeprefix("hf-hub:")) or "").encode())
+    known.update(commit.encode())
     if weights and Path(weights).is_file():
         with open(weights, "rb") as stream:
             known.update(hashlib.file_digest(stream, "blake2b").digest())

@@ -1,6 +1,8 @@
 """Models built and preprocessed by stock open_clip, by name or from a ``local-dir:`` folder."""
 
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.config import nearest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.workers import Precision
-from biovl.models.hub import client_errors
+from biovl.models.hub import client_errors, split
 from biovl.models.weight_files import local_copy
 
 _TEXTS = 64
@@ -68,7 +70,8 @@ def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "Ope
         with local_copy(uri) as folder:
             return _made(f"local-dir:{folder}", None, uri, device, precision)
     if uri.startswith("hf-hub:"):
-        return _made(uri, None, uri, device, precision)
+        name, revision = split(uri)
+        return _made(f"hf-hub:{name}", None, uri, device, precision, revision)
     name, _, weights = uri.partition("/")
     if weights != untrained:
         return _made(name, weights, uri, device, precision)
@@ -81,13 +84,19 @@ def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "Ope
 
 
 def _made(
-    name: str, weights: str | None, uri: str, device: str, precision: Precision
+    name: str,
+    weights: str | None,
+    uri: str,
+    device: str,
+    precision: Precision,
+    revision: str | None = None,
 ) -> "OpenClip":
     try:
-        created: Any = open_clip.create_model_from_pretrained(
-            name, pretrained=weights, device=device
-        )
-        tokenizer: Any = open_clip.get_tokenizer(name)
+        with _downloads_from(revision):
+            created: Any = open_clip.create_model_from_pretrained(
+                name, pretrained=weights, device=device
+            )
+            tokenizer: Any = open_clip.get_tokenizer(name)
     except client_errors(OSError, KeyError, ImportError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"[:300]
         raise ArtifactError(
@@ -96,6 +105,18 @@ def _made(
         ) from error
     model, preprocess = created
     return OpenClip(model.eval(), preprocess, tokenizer, device, precision)
+
+
+@contextlib.contextmanager
+def _downloads_from(revision: str | None) -> Iterator[None]:
+    """Let open_clip download a name from a revision in the block: it has no setting for it."""
+    factory: Any = open_clip.factory
+    download = factory.download_pretrained_from_hf
+    factory.download_pretrained_from_hf = functools.partial(download, revision=revision)
+    try:
+        yield
+    finally:
+        factory.download_pretrained_from_hf = download
 
 
 class OpenClip:

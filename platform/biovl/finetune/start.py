@@ -22,7 +22,7 @@ def settings_of(known: ModelDescription) -> dict[str, Any]:
             f"layout, with {encoder.CONFIG}"
         )
     if not _is_tag(known):
-        place = uri.removeprefix("local-dir:")
+        place = known.source.removeprefix("local-dir:")
         return {"architecture": place, "weights": place}
     name, _, weights = uri.partition("/")
     if weights == UNTRAINED:

@@ -1,12 +1,21 @@
-"""Models on the Hugging Face hub: which commit a name stands for, and what its client raises."""
+"""Models on the Hugging Face hub: which commit a name stands for, and what its client raises.
+
+A name may state a revision: ``OWNER/NAME@REVISION``. A driver adds the commit before it identifies
+the files (``pinned``), and workers load that: a name alone stands for other files as soon as its
+repository is replaced, or where a machine has an earlier copy in its cache.
+"""
 
 import hashlib
+import re
 from pathlib import Path
 
 TIMEOUT_S = 10.0
 """Seconds that the hub is waited for."""
+PINNED = "pinned"
+"""Note in a draft: the names on the hub that are loaded, with their commits. A run that resumes
+loads the same: what is at its names may be another model by then."""
 
-
+_COMMIT = re.compile("[0-9a-f]{40}")
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".json")
 """Endings of the files that weights and their settings are in."""
 
@@ -25,22 +34,46 @@ def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
 
 def is_hub_name(source: str) -> bool:
     """Return whether a source that does not exist may name a repository: ``OWNER/NAME``."""
-    name = source.removeprefix("hf-hub:")
+    name, _ = split(source)
     return name.count("/") == 1 and not name.startswith(("/", ".", "~"))
 
 
-def weights_hash(name: str) -> str | None:
+def split(source: str) -> tuple[str, str | None]:
+    """Return the repository that a source names, ``OWNER/NAME``, and the revision, if any."""
+    name, _, revision = source.removeprefix("hf-hub:").partition("@")
+    return name, revision or None
+
+
+def pinned(source: str) -> str:
+    """Return a name on the hub with the commit that it stands for: ``OWNER/NAME@COMMIT``.
+
+    Returned unchanged are other sources, and names of which no commit is known, see ``commit``.
+    """
+    place = source.removeprefix("local-dir:")
+    if "://" in place or Path(place).expanduser().exists() or not is_hub_name(source):
+        return source
+    found = commit(source)
+    return source if found is None else at(source, found)
+
+
+def at(source: str, revision: str) -> str:
+    """Return a name on the hub with a revision, in place of its own."""
+    return f"{source.partition('@')[0]}@{revision}"
+
+
+def weights_hash(source: str) -> str | None:
     """Return a hash of the weights and settings in a repository of models; None if unreachable.
 
     Other files, as a card that was edited, do not change it.
 
     Args:
-        name: ``OWNER/NAME``.
+        source: ``OWNER/NAME``, optionally with a revision.
     """
     from huggingface_hub import HfApi
 
+    name, revision = split(source)
     try:
-        about = HfApi().model_info(name, timeout=TIMEOUT_S, files_metadata=True)
+        about = HfApi().model_info(name, revision=revision, timeout=TIMEOUT_S, files_metadata=True)
     except client_errors(OSError):
         return None
     # Of a large file, the id is that of a pointer with its SHA-256.
@@ -50,11 +83,11 @@ def weights_hash(name: str) -> str | None:
     return hashlib.sha256(listed.encode()).hexdigest() if names else None
 
 
-def commit(name: str) -> str | None:
+def commit(source: str) -> str | None:
     """Return the commit that a repository of models is at.
 
     Args:
-        name: ``OWNER/NAME``.
+        source: ``OWNER/NAME``, optionally with a revision.
 
     Returns:
         The commit on the hub; where the hub is unreachable, that of the copy which its client has
@@ -62,9 +95,12 @@ def commit(name: str) -> str | None:
     """
     from huggingface_hub import HfApi, constants
 
+    name, revision = split(source)
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
     try:
-        return HfApi().model_info(name, timeout=TIMEOUT_S).sha
+        return HfApi().model_info(name, revision=revision, timeout=TIMEOUT_S).sha
     except client_errors(OSError):
-        folder = f"models--{name.replace('/', '--')}"
-        cached = Path(constants.HF_HUB_CACHE, folder, "refs", constants.DEFAULT_REVISION)
+        folder = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+        cached = folder / "refs" / (revision or constants.DEFAULT_REVISION)
         return cached.read_text(encoding="utf-8").strip() if cached.is_file() else None

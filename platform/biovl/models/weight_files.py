@@ -18,7 +18,7 @@ from torch import Tensor
 
 from biovl.core.artifacts import MANIFEST, Folder
 from biovl.core.errors import ArtifactError
-from biovl.models.hub import TIMEOUT_S, client_errors, is_hub_name
+from biovl.models.hub import TIMEOUT_S, client_errors, is_hub_name, split
 from biovl.models.weight_identity import ENDINGS
 
 State = dict[str, Tensor]
@@ -65,13 +65,12 @@ def check_existence(
         if path.is_dir():
             _in_folder(path, stems)
         return
-    name = place.removeprefix("hf-hub:")
     if architecture and get_pretrained_cfg(architecture, source):
         return
-    if not is_hub_name(name):
+    if not is_hub_name(place):
         raise _unknown(source, architecture)
     if ask_hub:
-        _check_hub(name, [stem + ending for stem in stems for ending in ENDINGS])
+        _check_hub(place, [stem + ending for stem in stems for ending in ENDINGS])
 
 
 def _check_bucket(uri: str) -> None:
@@ -83,24 +82,26 @@ def _check_bucket(uri: str) -> None:
         raise ArtifactError(f"{uri} does not exist, or has no weights")
 
 
-def _check_hub(name: str, files: Sequence[str]) -> None:
+def _check_hub(source: str, files: Sequence[str]) -> None:
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    if any(isinstance(try_to_load_from_cache(name, file), str) for file in files):
+    name, revision = split(source)
+    cached = (try_to_load_from_cache(name, file, revision=revision) for file in files)
+    if any(isinstance(path, str) for path in cached):
         return
     try:
         # One request: the client repeats those for lists of files until they are answered.
-        about = HfApi().model_info(name, timeout=TIMEOUT_S)
+        about = HfApi().model_info(name, revision=revision, timeout=TIMEOUT_S)
         present = [file.rfilename for file in about.siblings or ()]
     except client_errors(OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ArtifactError(
-            f"{name!r} is not a local file or folder, and was not found on the hub "
+            f"{source!r} is not a local file or folder, and was not found on the hub "
             f"({type(error).__name__}: {reason}); without network access, give a local file or "
             "folder instead"
         ) from error
     if not set(files) & set(present):
-        raise ArtifactError(f"{name} on the hub has no weights under a known name")
+        raise ArtifactError(f"{source} on the hub has no weights under a known name")
 
 
 def read_file(path: Path) -> State:
@@ -243,12 +244,11 @@ def _downloaded(source: str, stems: Sequence[str], architecture: str) -> Path:
     from open_clip.pretrained import download_pretrained, get_pretrained_cfg
 
     tag = get_pretrained_cfg(architecture, source) if architecture else None
-    name = source.removeprefix("hf-hub:")
     try:
         if tag:
             return Path(download_pretrained(tag))
-        if is_hub_name(name):
-            return _from_hub(name, stems)
+        if is_hub_name(source):
+            return _from_hub(source, stems)
     except client_errors(OSError) as error:
         raise ArtifactError(
             f"the weights {source!r} cannot be downloaded ({type(error).__name__}: {error}); where "
@@ -267,16 +267,21 @@ def _unknown(source: str, architecture: str) -> ArtifactError:
     )
 
 
-def _from_hub(name: str, stems: Sequence[str]) -> Path:
+def _from_hub(source: str, stems: Sequence[str]) -> Path:
     """Return the first of the known files in a repository, or in its cached copy."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    problem: Exception = FileNotFoundError(f"no file of weights under a known name in {name}")
+    name, revision = split(source)
+    problem: Exception = FileNotFoundError(f"no file of weights under a known name in {source}")
     from_cache = False
+
+    def download(file: str) -> Path:
+        return Path(hf_hub_download(name, file, revision=revision, local_files_only=from_cache))
+
     for file in (stem + ending for stem in stems for ending in ENDINGS):
         try:
-            path = Path(hf_hub_download(name, file, local_files_only=from_cache))
+            path = download(file)
         except LocalEntryNotFoundError as error:
             # The hub is unavailable; it need not be asked for every name.
             from_cache, problem = True, error
@@ -285,6 +290,6 @@ def _from_hub(name: str, stems: Sequence[str]) -> Path:
         else:
             if path.name.endswith(".index.json"):
                 for part in _parts(path):
-                    hf_hub_download(name, part, local_files_only=from_cache)
+                    download(part)
             return path
     raise problem

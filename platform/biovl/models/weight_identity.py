@@ -31,7 +31,7 @@ def fingerprint_of(source: str, *, ask_hub: bool = True) -> str | None:
         folder = Folder(place)
         names = folder.names("")
     if not names and ask_hub and is_hub_name(source):
-        return weights_hash(source.removeprefix("hf-hub:"))
+        return weights_hash(source)
     known = hashlib.sha256()
     for name in names:
         known.update(f"{name}\n".encode())

@@ -20,6 +20,7 @@ import torch
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError, TrainingStopped
+from biovl.models import hub
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
@@ -50,7 +51,9 @@ from biovl.pretrain.models import (
     check_weights,
     complete_model,
     describe,
+    pinned_names,
     weights_of,
+    with_names,
 )
 from biovl.pretrain.prepare import check_pooled_token
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
@@ -140,11 +143,12 @@ def _published_or_trained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
     what, _ = identity(configs.to_plain(config))
+    pinned = pinned_names(config.model)
     job = Job(
         out=config.out,
         kind=KIND,
         config=what,
-        inputs=[*inputs_of(config), *weights_of(config)],
+        inputs=[*inputs_of(config), *weights_of(config, pinned)],
         defaults=configs.defaults(PretrainConfig),
         output_format=FORMAT,
     )
@@ -154,7 +158,7 @@ def _published_or_trained(
     mixture = read_mixture(config)
     pairs = mixture.pairs
     # Before anything is written or started, so that mistakes are reported early.
-    built = build(config.model, with_weights=False)
+    built = build(with_names(config, pinned).model, with_weights=False)
     check_pooled_token(built, config.step)
     plan = check_run(config, mixture, image_px=built.image_size)
     fork = find_fork(config, mixture, plan)
@@ -174,8 +178,11 @@ def _published_or_trained(
     before = read_settings(config.out)
     # A second driver would kill this one's workers, taking them for those of a dead run.
     with job.begin(
-        accepts=lambda draft, changed: may_resume(draft, config), plans=["settings"]
+        accepts=lambda draft, changed: may_resume(draft, config), plans=["settings", hub.PINNED]
     ) as draft:
+        loaded = with_names(config, draft.once(hub.PINNED, lambda: pinned))
+        if loaded.model != with_names(config, pinned).model:
+            built = build(loaded.model, with_weights=False)
         for line in record_changes(
             draft, before, config, lambda epochs: Plan.of(mixture.draws, config.batch, epochs)
         ):
@@ -184,7 +191,7 @@ def _published_or_trained(
             for line in fork.lines:
                 say(line)
             start_fork(fork, config, plan, built, draft, say)
-        _train(config, mixture, plan, every, built, draft, say, validated)
+        _train(loaded, mixture, plan, every, built, draft, say, validated)
         draft.check_lease()
         return _publish(config, mixture, plan, built, job, draft, say)
 

@@ -1,7 +1,7 @@
 """The model of a configuration: built, or described on the meta device."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from biovl.core import config as configs
@@ -9,13 +9,15 @@ from biovl.core import plugins
 from biovl.core.artifacts import Input, recorded_inputs
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
-from biovl.models import weight_files, weight_identity
+from biovl.models import hub, weight_files, weight_identity
 from biovl.models.builders.open_clip import Built, Described
 from biovl.pretrain.config import OptimConfig, PretrainConfig
 from biovl.pretrain.locking import lock
 from biovl.pretrain.optimizer import make_optimizer
 
 _WEIGHTS = ("weights", "image_weights", "text_weights")
+_ON_HUB = (*_WEIGHTS, "architecture")
+"""Settings that may be names on the hub."""
 _KEYS = tuple(f"{name} " for name in _WEIGHTS)
 
 # SigLIP, section 3.3, and open_clip's --siglip. Without a bias the N - 1 pairs of an image that do
@@ -79,9 +81,27 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
             raise ArtifactError(f"model.{name}: {error}") from error
 
 
-def weights_of(config: PretrainConfig) -> list[Input]:
-    """Return files and folders of initial weights as inputs of a run's manifest."""
-    return identify_weights(named_weights(config), config.out)
+def pinned_names(model: Plugin) -> dict[str, str]:
+    """Return the settings that are names on the hub, each with the commit that it stands for."""
+    named = {name: str(model.settings.get(name) or "") for name in _ON_HUB}
+    pinned = {name: hub.pinned(value) for name, value in named.items() if value}
+    return {name: value for name, value in pinned.items() if value != named[name]}
+
+
+def with_names(config: PretrainConfig, pinned: Mapping[str, str]) -> PretrainConfig:
+    """Return a configuration whose model is loaded by these names."""
+    model = replace(config.model, settings={**config.model.settings, **pinned})
+    return replace(config, model=model)
+
+
+def weights_of(config: PretrainConfig, pinned: Mapping[str, str] | None = None) -> list[Input]:
+    """Return files and folders of initial weights as inputs of a run's manifest.
+
+    Args:
+        config: Configuration of the run.
+        pinned: ``pinned_names`` of its model: what is loaded is what is identified.
+    """
+    return identify_weights(named_weights(config), config.out, pinned)
 
 
 def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
@@ -93,7 +113,9 @@ def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
     return [(name, uri) for name, uri in named if uri]
 
 
-def identify_weights(named: Iterable[tuple[str, str]], out: str) -> list[Input]:
+def identify_weights(
+    named: Iterable[tuple[str, str]], out: str, pinned: Mapping[str, str] | None = None
+) -> list[Input]:
     """Return files and folders of initial weights as inputs of what is published in ``out``.
 
     Left out are tags of open_clip, and all weights if a job in ``out`` has recorded none: it was
@@ -107,7 +129,8 @@ def identify_weights(named: Iterable[tuple[str, str]], out: str) -> list[Input]:
     inputs = []
     for name, uri in named:
         key = f"{name} {configs.spelled(uri)}"
-        found = weight_identity.fingerprint_of(uri) or (recorded or {}).get(key)
+        source = (pinned or {}).get(name, uri)
+        found = weight_identity.fingerprint_of(source) or (recorded or {}).get(key)
         if found is not None:
             inputs.append(Input(name=name, uri=uri, fingerprint=found))
     return inputs

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from biovl.core.artifacts import Draft, Folder, Manifest, find_manifest, to_json
 from biovl.core.plugins import Plugin
-from biovl.models import encoder
+from biovl.models import encoder, hub
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import card, models, plots
 from biovl.pretrain.config import PretrainConfig
@@ -53,7 +53,9 @@ def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None =
         return published
     config = {"downloaded": name}
     draft = Draft.begin(out, "model", config)
-    plugin = Plugin("open_clip", settings or {"architecture": name, "weights": name})
+    # Configuration and weights of one commit.
+    source = hub.pinned(name)
+    plugin = Plugin("open_clip", settings or {"architecture": source, "weights": source})
     built = models.build(plugin, with_weights=True)
     digest = write_model(draft.folder, built, built.model.state_dict())
     parameters = sum(parameter.numel() for parameter in built.model.parameters())

@@ -17,6 +17,7 @@ import pyarrow as pa
 from biovl.annotate.annotators import Precision, fit_in_square, pixels_of
 from biovl.core.errors import ArtifactError
 from biovl.images import dinov2 as preparation
+from biovl.models import hub
 
 # PyTorch is imported on use: decoding workers start seconds faster without it.
 if TYPE_CHECKING:
@@ -218,18 +219,19 @@ def _described(source: str) -> dict[str, Any]:
     return values
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(source: str) -> Path:
     from huggingface_hub import hf_hub_download
 
-    if name.count("/") != 1 or name.startswith(("/", ".", "~")):
+    if not hub.is_hub_name(source):
         raise ArtifactError(
-            f"there are no weights {name!r}: neither a folder, nor a name on the hub (owner/name)"
+            f"there are no weights {source!r}: neither a folder, nor a name on the hub (owner/name)"
         )
+    name, revision = hub.split(source)
     try:
-        return Path(hf_hub_download(name, "config.json"))
+        return Path(hf_hub_download(name, "config.json", revision=revision))
     except (OSError, RuntimeError, ValueError) as error:
         raise ArtifactError(
-            f"the weights {name!r} cannot be downloaded ({type(error).__name__}); where there is "
+            f"the weights {source!r} cannot be downloaded ({type(error).__name__}); where there is "
             "no network, give a folder instead: --set weights=DIR"
         ) from error
 
@@ -264,11 +266,13 @@ def _with_weights(described: Mapping[str, Any], source: str) -> _Backbone:
 
     disable_progress_bar()
     with weight_files.local_copy(source) as folder:
+        name, revision = (source, None) if folder else hub.split(source)
         try:
             # transformers' own loading, since tensor names differ between its versions. Formats
             # other than safetensors can execute code.
             module, found = AutoModel.from_pretrained(
-                source if folder is None else folder,
+                folder or name,
+                revision=revision or "main",
                 config=empty.module.config,
                 dtype=torch.float32,
                 use_safetensors=True,

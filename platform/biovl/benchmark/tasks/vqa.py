@@ -127,7 +127,7 @@ class Vqa:
         # Imported here: it imports this task.
         from biovl.benchmark import vqa_job
 
-        vqa_job.train(run.data, run.model.uri, self.config.learning, run.workers, run.place, say)
+        vqa_job.train(run.data, run.model.source, self.config.learning, run.workers, run.place, say)
 
     def evaluate_learnt(
         self, data: Questions, embedded: EmbeddedBenchmark | None, place: str

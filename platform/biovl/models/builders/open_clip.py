@@ -23,7 +23,7 @@ from open_clip.pretrained import get_pretrained_cfg
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
 from biovl.models import text_configs, tokenization, weight_files, weights
-from biovl.models.hub import client_errors
+from biovl.models.hub import client_errors, split
 from biovl.models.tokenization import Tokenizer
 from biovl.models.weight_identity import ENDINGS
 
@@ -298,10 +298,11 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
     if not path.is_file() and name.startswith("hf-hub:"):
         import huggingface_hub
 
+        repository, revision = split(name)
         try:
             path = Path(
                 huggingface_hub.snapshot_download(
-                    name.removeprefix("hf-hub:"), allow_patterns=["*.json", "*.txt"]
+                    repository, revision=revision, allow_patterns=["*.json", "*.txt"]
                 ),
                 path.name,
             )
