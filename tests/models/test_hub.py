@@ -125,7 +125,7 @@ def test_a_pinned_name_loads_the_files_of_then_after_they_are_replaced(
 
     def embedded(weights: Path | str) -> np.ndarray:
         annotator = dinov2.build(dinov2.Config(weights=str(weights), size_px=56, resize_px=64))
-        prepared = annotator.prepare({"image": image})[None]
+        prepared = np.stack([annotator.prepare({"image": image})])
         return annotator.load("cpu", "float32")(prepared)["dinov2"]
 
     for name, model in ((pinned, models[0]), ("ann/small", models[1])):

@@ -144,7 +144,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _replace(self, request: str) -> None:
         if self.hub.replaced_after and re.search(self.hub.replaced_after[0], request):
-            _, name, self.hub.repos[name].files = self.hub.replaced_after
+            _, name, files = self.hub.replaced_after
+            self.hub.repos[name].files = files
             self.hub.replaced_after = None
 
     def _answer(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
