@@ -1,10 +1,12 @@
 """Which runs a sweep consists of, and what each will compute and waste."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from ray.tune.schedulers.async_hyperband import _Bracket
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
@@ -15,7 +17,7 @@ from biovl.runtime.checkpoints import Checkpoints
 from biovl.sweep import job as sweeps
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
-from biovl.sweep.trials import Trial, corpora_of, identity_of, trials_of, waste
+from biovl.sweep.trials import Trial, corpora_of, identity_of, times_of, trials_of, waste
 from tests.sweep.corpora import index_only
 
 
@@ -189,6 +191,43 @@ def test_trials_of_equal_compute_differ_in_epochs(corpus: str) -> None:
     assert long.config.epochs == round(60 / ratio)
     assert long.flops == pytest.approx(short.flops, rel=0.02)
     assert {t.config.epochs for t in trials_of(config(corpus, **base))} == {60}
+
+
+def test_rungs_of_equal_compute_are_compute_and_not_epochs(corpus: str) -> None:
+    given: dict[str, Any] = {"base.epochs": 60, "base.validation.every_epochs": 1}
+    given["grid"] = {"model.context_length": [77, 150]}
+    stopping = {"asha.reduction": 2, "asha.first_epochs": 4}
+    swept = config(corpus, **given, **stopping, equal="compute")
+    short, long = trials_of(swept)
+    ratio = long.flops_per_pair / short.flops_per_pair
+    assert times_of(swept, short, short) == list(range(1, 61))
+    times = times_of(swept, short, long)
+    assert times == pytest.approx([ratio * epoch for epoch in range(1, len(times) + 1)])
+    # At each rung the costlier trial is compared when it has had as much compute, and not before.
+    rungs = _rungs_of(times, short.config.epochs)
+    assert rungs == [next(t for t in times if t >= rung) for rung in (4, 8, 16, 32)]
+    epochs = config(corpus, **given, **stopping)
+    assert times_of(epochs, *trials_of(epochs)) == list(range(1, 61))
+
+
+def _rungs_of(times: list[float], longest: int) -> list[float]:
+    """Return the times at which Ray's scheduler compares a trial that reports at all of them."""
+    bracket = _Bracket(4, longest + 1, 2, 0)
+    for time in times:
+        bracket.on_result(SimpleNamespace(trial_id="a"), time, time)
+    return sorted(recorded["a"] for _, recorded in bracket._rungs)
+
+
+def test_a_trial_without_scores_at_a_rung_of_compute_is_refused(corpus: str) -> None:
+    given: dict[str, Any] = {"base.epochs": 60, "asha.reduction": 2}
+    given["base.validation.every_epochs"] = 1
+    given["grid"] = {"model.context_length": [77, 150]}
+    with pytest.raises(ConfigError, match=r"asha\.first_epochs=2"):
+        trials_of(config(corpus, **given, equal="compute"))
+    rare = {**given, "base.validation.every_epochs": 5}
+    with pytest.raises(ConfigError, match=r"asha\.first_epochs=5"):
+        trials_of(config(corpus, **rare, equal="compute", **{"asha.first_epochs": 4}))
+    assert len(trials_of(config(corpus, **given))) == 2
 
 
 def test_epochs_that_are_swept_are_not_chosen_by_compute(corpus: str) -> None:

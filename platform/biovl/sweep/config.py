@@ -47,7 +47,9 @@ class AshaConfig:
     """Share of trials that continue at each rung, as one of so many; 1 never stops a trial."""
 
     first_epochs: int = 1
-    """Epochs at the first rung. Each further rung has ``reduction`` times as many."""
+    """Epochs at the first rung. Each further rung has ``reduction`` times as many. With
+    ``equal=compute`` rungs are amounts of compute, in epochs of the first row: a trial is compared
+    at its first validation that had as much."""
 
     def __post_init__(self) -> None:
         if min(self.reduction, self.first_epochs) < 1:

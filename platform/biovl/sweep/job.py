@@ -41,7 +41,14 @@ from biovl.runtime.job import Job
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
-from biovl.sweep.trials import Trial, corpora_of, defaults_of, identity_of, trials_of
+from biovl.sweep.trials import (
+    Trial,
+    corpora_of,
+    defaults_of,
+    identity_of,
+    times_of,
+    trials_of,
+)
 
 KIND = "sweep"
 FORMAT = 1
@@ -58,7 +65,7 @@ _MAY_RESUME = "may_resume"
 _OVER = "over"
 """Note in the draft of a trial that will not resume."""
 
-_RANKED_BY, _TIME = "mean_recall_at_1", "epochs_done"
+_RANKED_BY, _TIME = "mean_recall_at_1", "training_done"
 
 
 def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -263,6 +270,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)
     asha = config.asha
+    times_by_name = {trial.name: times_of(config, trials[0], trial) for trial in trials}
     scheduler = None
     if asha.reduction > 1:
         scheduler = ASHAScheduler(
@@ -270,7 +278,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             metric=_RANKED_BY,
             mode="max",
             # Beyond the last epoch: Tune would stop a trial there before it publishes its model.
-            max_t=max(trial.config.epochs for trial in trials) + 1,
+            max_t=math.ceil(max(times[-1] for times in times_by_name.values())) + 1,
             grace_period=asha.first_epochs,
             reduction_factor=asha.reduction,
         )
@@ -282,6 +290,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
                 {
                     "name": trial.name,
                     "config": configs.to_plain(trial.config),
+                    "times": times_by_name[trial.name],
                     "sweep": config.out,
                     "working_folder": os.getcwd(),
                 }
@@ -343,7 +352,7 @@ def _run_trial(arguments: dict[str, Any]) -> None:
         # The last epoch is reported once its model is published: earlier, Tune might stop the
         # trial during publication.
         if epoch + 1 < config.epochs:
-            tune.report({_TIME: epoch + 1, _RANKED_BY: mean_recall_at_1(dict(scores))})
+            tune.report({_TIME: trial["times"][epoch], _RANKED_BY: mean_recall_at_1(dict(scores))})
 
     for epoch, scores in sorted(scores_of(config.out).items()):
         tell(epoch, scores)
@@ -357,7 +366,7 @@ def _run_trial(arguments: dict[str, Any]) -> None:
         draft.note(_ended(trial["name"]), _failure(draft, trial["name"], config.out, error))
         return
     last = scores_of(config.out)[config.epochs - 1]
-    tune.report({_TIME: config.epochs, _RANKED_BY: mean_recall_at_1(last)})
+    tune.report({_TIME: trial["times"][-1], _RANKED_BY: mean_recall_at_1(last)})
 
 
 def _failure(draft: Draft, name: str, out: str, error: BiovlError) -> dict[str, Any]:

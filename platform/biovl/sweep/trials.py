@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ FOLDER = "trials"
 """Subfolder of the sweep: one folder for each trial, a published model once it has finished."""
 
 _SPECIAL_TOKENS = 2
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,11 @@ class Trial:
         return self.flops_per_pair * self._plan.pairs
 
     @property
+    def flops_per_epoch(self) -> float:
+        """FLOPs of one epoch."""
+        return self.whole_flops / self.config.epochs
+
+    @property
     def _plan(self) -> Plan:
         return Plan.of(self.train_pairs, self.config.batch, self.config.epochs)
 
@@ -86,8 +93,9 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
             has too few val pairs, by which trials are compared, or trials are stopped early by
-            their scores on different pairs, or among different numbers of them, or they continue
-            the last checkpoint of a run that is not published.
+            their scores on different pairs, or among different numbers of them, or too rarely
+            validated for the rungs of equal compute, or they continue the last checkpoint of a run
+            that is not published.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known(is_begun=recorded_inputs(config.out) is not None)
@@ -122,7 +130,42 @@ def trials_of(config: SweepConfig) -> list[Trial]:
             f"among {among} pairs of val and cannot be compared: the fewer pairs, the higher. "
             "Set asha.reduction=1, or the same validation.pairs for every trial"
         )
+    if config.asha.reduction > 1 and config.equal == "compute":
+        _check_rungs(config, found)
     return found
+
+
+def _check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
+    """Check that every trial has scores at each rung, before it has the compute of the next one.
+
+    Raises:
+        ConfigError: If a trial is validated too rarely for the first rung.
+    """
+    for trial in trials:
+        every = trial.config.validation.every_epochs
+        costs = every * trial.flops_per_epoch / trials[0].flops_per_epoch
+        if costs > config.asha.first_epochs + _ROUNDING:
+            raise ConfigError(
+                f"trial {trial.name}: asha.first_epochs={config.asha.first_epochs} epochs of the "
+                f"first trial are less compute than its validation.every_epochs={every}, which is "
+                f"{costs:.2f}: it would be compared with trials that had less. Set "
+                f"asha.first_epochs={math.ceil(costs)}, or equal=epochs"
+            )
+
+
+def times_of(config: SweepConfig, first: Trial, trial: Trial) -> list[float]:
+    """Return by how much a trial is done at the end of each epoch, for its comparison at rungs.
+
+    Trials of equal epochs are compared at equal epochs; those of equal compute at equal compute, in
+    epochs of the first trial.
+    """
+    epochs = range(1, trial.config.epochs + 1)
+    if config.equal == "epochs":
+        return [float(epoch) for epoch in epochs]
+    before = trial.whole_flops - trial.flops
+    done = [epoch * trial.flops_per_epoch - before for epoch in epochs]
+    # Rounded: the first trial would miss its rungs by an error of the last digit.
+    return [round(flops / first.flops_per_epoch, 6) for flops in done]
 
 
 def validation_corpora(trials: Sequence[Trial]) -> list[str]:
@@ -376,8 +419,8 @@ def _check_step(config: PretrainConfig, fork: Fork) -> None:
 
 def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
     """Return a trial with the number of epochs closest to the compute of the first trial."""
-    of_epoch = trial.whole_flops / trial.config.epochs
-    epochs = max(1, round((first.flops + trial.whole_flops - trial.flops) / of_epoch))
+    wanted = first.flops + trial.whole_flops - trial.flops
+    epochs = max(1, round(wanted / trial.flops_per_epoch))
     changed = configs.override(trial.config, {"epochs": epochs})
     return _trial(changed, setting, trial.row, trial.name, known)
 
