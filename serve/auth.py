@@ -6,6 +6,10 @@
 
     python -m serve.auth new ward-7 --scopes search,embed     prints a key once, and its entry
 
+A file that is deleted, unreachable or invalid is tried again every second. Its last keys remain
+valid for a minute: an editor or a network disk may be about to put it back. Then every request gets
+503 until it can be read, because it may have revoked a key.
+
 Without keys, only requests from this machine are accepted, and from browsers only those of pages
 that this service serves.
 """
@@ -45,6 +49,8 @@ _Stamp = tuple[int, int, int, int]
 _NAME = r"^[A-Za-z0-9._-]{1,64}$"
 _MAX_KEY_CHARS = 512
 _LOOK_AGAIN_S = 1.0
+_GRACE_S = 60.0
+"""How long the last keys remain valid while their file cannot be read, in seconds."""
 # Usual names of API keys in URLs, which end up in logs, browser histories and referrers.
 _IN_QUERY = re.compile(r"(?:^|&)(?:api[_-]?key|x-api-key|key|access_token|token)=", re.IGNORECASE)
 
@@ -111,6 +117,7 @@ class Keys:
         self._known: tuple[_Known, ...] = ()
         self._stamp: _Stamp | None = None
         self._problem = ""
+        self._failing_since: float | None = None
         self._looked_at = clock()
         if auth.keys is not None:
             self._known = _parse({"keys": list(auth.keys)}, _KeysList, "auth.keys")
@@ -140,7 +147,7 @@ class Keys:
         Raises:
             Problem: 401 for a missing or unknown key, or for another machine if no keys are
                 configured; 400 for a key in the URL; 403 or 421 for a browser page of another
-                site.
+                site; 503 if the key file has been unreadable for a minute.
         """
         if not self._are_required:
             return _from_own_machine(scope, headers, self._make_keys)
@@ -151,8 +158,33 @@ class Keys:
                 "API keys must not be sent in the URL, which is logged: send"
                 " `Authorization: Bearer KEY` or `X-API-Key: KEY`, and replace this key",
             )
-        self._look_again()
+        self.check_readable()
         return self._caller_of(_sent(headers))
+
+    def check_readable(self) -> None:
+        """Require that the key file can be read, or could be less than a minute ago.
+
+        Raises:
+            Problem: 503 otherwise; a key may have been revoked since.
+        """
+        self._look_again()
+        if self._failing_since is not None and self._clock() - self._failing_since > _GRACE_S:
+            raise Problem(
+                503,
+                "keys-unreadable",
+                "the service cannot read its API keys and rejects all of them; try again, or"
+                " contact the operator, whose log has the reason",
+                headers={"Retry-After": "5"},
+            )
+
+    def warnings(self) -> list[str]:
+        """Return warnings for the operator, without secrets and paths: health checks are public."""
+        if self._failing_since is None:
+            return []
+        return [
+            f"the key file cannot be read: its last keys are valid for {_GRACE_S:.0f} s, then all "
+            "requests are rejected; the log has the reason"
+        ]
 
     def _caller_of(self, key: str) -> Caller:
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
@@ -173,17 +205,25 @@ class Keys:
         try:
             stamp = _stamp(self._path, self._setting)
             if stamp == self._stamp:
+                self._failing_since, self._problem = None, ""
                 return
             # Without keys, all that were there are revoked.
             self._known = _read(self._path, self._setting, _KeysList)
         except ConfigError as error:
-            # The file may be half edited: that must neither lock clients out nor let others in.
+            # The file may be half edited: that must not lock clients out at once. Nor may a revoked
+            # key stay valid because the file was deleted, or its edit has a mistake.
+            if self._failing_since is None:
+                self._failing_since = now
             if str(error) != self._problem:
-                _LOG.error("key file not reloaded, the previous keys remain valid: %s", error)
+                _LOG.error(
+                    "key file not reloaded, the previous keys remain valid for %.0f s: %s",
+                    _GRACE_S,
+                    error,
+                )
             self._problem = str(error)
             return
         # Only now: a file that could not be read is tried again, whether it changes or not.
-        self._stamp, self._problem = stamp, ""
+        self._stamp, self._problem, self._failing_since = stamp, "", None
         _LOG.info("key file reloaded: %d keys", len(self._known))
         if not self._known:
             _LOG.warning("%s has no keys: all requests are rejected", self._path)

@@ -117,7 +117,8 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.get("/readyz", tags=["service"])
     async def readyz() -> dict[str, bool]:
-        """Report that the database is available; otherwise 503."""
+        """Report that keys can be checked and the database is available; otherwise 503."""
+        keys.check_readable()
         await _in_thread(_asked, desk)
         return {"ready": True}
 

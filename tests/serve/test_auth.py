@@ -147,6 +147,67 @@ def test_a_file_that_could_not_be_read_is_read_later_though_it_does_not_change(
     assert _name(keys, "biovl_new") == "new"
 
 
+@pytest.mark.parametrize("text", [None, "keys:\n  - {name: new, sha"])
+def test_keys_end_a_minute_after_their_file_and_come_back_with_it(
+    keys_file: Path, text: str | None
+) -> None:
+    now, before = [0.0], keys_file.read_bytes()
+    keys = Keys(Auth(keys_file=str(keys_file)), clock=lambda: now[0])
+    # A long time without requests is no time without the file.
+    now[0] = 10_000.0
+    keys_file.unlink()
+    if text is not None:
+        keys_file.write_text(text)
+    assert _name(keys, SEARCH) == "ward-7"
+    assert len(keys.warnings()) == 1
+    now[0] += 59
+    assert _name(keys, SEARCH) == "ward-7"
+    now[0] += 2
+    for key in (SEARCH, "biovl_unknown"):
+        with pytest.raises(Problem) as refused:
+            keys.caller({"query_string": b""}, Headers({"x-api-key": key}))
+        assert (refused.value.status, refused.value.slug) == (503, "keys-unreadable")
+    keys_file.write_bytes(before)
+    now[0] += 2
+    assert _name(keys, SEARCH) == "ward-7"
+    assert keys.warnings() == []
+
+
+def test_a_disk_that_comes_back_with_the_same_file_ends_the_minute(keys_file: Path) -> None:
+    now = [0.0]
+    keys = Keys(Auth(keys_file=str(keys_file)), clock=lambda: now[0])
+    away = keys_file.parent.rename(keys_file.parent.with_name("unmounted"))
+    now[0] = 50.0
+    assert _name(keys, SEARCH) == "ward-7"
+    away.rename(keys_file.parent)
+    now[0] = 100.0
+    assert _name(keys, SEARCH) == "ward-7"
+    away = keys_file.parent.rename(away)
+    # The minute begins anew.
+    for now[0] in (150.0, 209.0):
+        assert _name(keys, SEARCH) == "ward-7"
+    now[0] = 211.0
+    assert _name(keys, SEARCH) is None
+
+
+def test_a_service_without_its_key_file_is_not_ready(
+    keys_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve.auth._LOOK_AGAIN_S", 0.0)
+    ask = Asking(service(auth={"keys_file": str(keys_file)}), address="203.0.113.7")
+    assert ask.get("/readyz").json()["warnings"] == []
+    keys_file.unlink()
+    during = ask.get("/readyz")
+    assert (during.status_code, len(during.json()["warnings"])) == (200, 1)
+    assert str(keys_file) not in during.text
+    monkeypatch.setattr("serve.auth._GRACE_S", -1.0)
+    for path in ("/readyz", "/v1/facets"):
+        after = ask.get(path, headers=bearer(SEARCH))
+        assert (after.status_code, after.headers["Retry-After"]) == (503, "5")
+        assert str(keys_file) not in after.text
+    assert ask.get("/healthz").status_code == 200
+
+
 def _name(keys: Keys, key: str) -> str | None:
     try:
         return keys.caller({"query_string": b""}, Headers({"x-api-key": key})).name

@@ -36,7 +36,8 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready."}})
     async def readyz(response: Response) -> Readiness:
-        """Report whether model and index are loaded; otherwise 503 with the reasons."""
+        """Report whether keys can be checked, and model and index are loaded; otherwise 503."""
+        context.keys.check_readable()
         about: Any = await context.engine.about()
         context.metrics.describe(about)
         if not about["ready"]:
@@ -46,7 +47,7 @@ def router(context: Context) -> APIRouter:
         return Readiness(
             ready=about["ready"],
             reasons=list(about.get("reasons", [])),
-            warnings=list(about.get("warnings", [])),
+            warnings=[*about.get("warnings", []), *context.keys.warnings()],
         )
 
     return routes
