@@ -132,6 +132,40 @@ def test_the_second_time_nothing_is_done_nor_told_again(
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "file"),
+    [
+        ("harvest", "figures/figures/part-000000-000.parquet"),
+        ("assemble", "corpus/train/00000.tar"),
+        ("pretrain", "model/open_clip_config.json"),
+        ("index", "index/images.faiss"),
+        ("benchmark", "report/scores.json"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, 3])
+def test_a_step_whose_files_are_gone_is_not_done(
+    published: Path, sample_packages: Path, step: str, file: str, size: int | None
+) -> None:
+    lost, before = published / file, content(published)
+    whole = lost.read_bytes()
+    lost.unlink()
+    if size is not None:
+        lost.write_bytes(whole[:size])
+    chain = read_chain(STEPS, "demo", values(sample_packages, published))
+    try:
+        states = {link.step.name: link.state for link in links(STEPS, chain)}
+        for name in ("", "other"):
+            with pytest.raises(StepFailed, match=step):
+                run(values(sample_packages, published, name=name))
+    finally:
+        lost.write_bytes(whole)
+    assert states[step] == "damaged"
+    names = list(states)
+    assert all(states[name] == "published" for name in names[: names.index(step)])
+    assert all(link.state == "published" for link in links(STEPS, chain))
+    assert content(published) == before
+
+
 def test_another_setting_overwrites_nothing_and_says_what_would_have_to_go(
     published: Path, sample_packages: Path
 ) -> None:

@@ -17,7 +17,7 @@ from biovl.core.artifacts import (
     read_manifest,
     refuse_overlap,
 )
-from biovl.core.errors import ArtifactError
+from biovl.core.errors import ArtifactError, FilesLost
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -92,9 +92,31 @@ def test_a_file_that_the_disk_lost_is_not_published(tmp_path: Path, left: bytes 
     else:
         (tmp_path / "part.parquet").write_bytes(left)
     made = manifest(files={"part.parquet": {"rows": 1, "size_bytes": 5}})
-    with pytest.raises(ArtifactError, match=r"part\.parquet was written with 5 bytes and has 0"):
+    with pytest.raises(FilesLost, match=r"part\.parquet"):
         draft.publish(made)
     assert find_manifest(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("lost", ["part.parquet", "train/00000.tar"])
+@pytest.mark.parametrize("left", [b"123", None])
+def test_a_folder_that_lost_a_file_does_not_count_as_published(
+    uri: str, lost: str, left: bytes | None
+) -> None:
+    draft, files = Draft.begin(uri, "figures", {"a": 1}), {}
+    for name in ("part.parquet", "train/00000.tar", "train/00001.tar"):
+        draft.folder.write(name, b"12345")
+        files[name] = {"size_bytes": 5}
+    draft.publish(manifest(files=files))
+    # Files that the manifest does not list may change.
+    draft.folder.write("README.md", b"edited")
+    assert find_published(uri, "figures", {"a": 1}) is not None
+    draft.folder.filesystem.delete_file(draft.folder.at(lost))
+    if left is not None:
+        draft.folder.write(lost, left)
+    with pytest.raises(FilesLost, match=lost):
+        find_published(uri, "figures", {"a": 1})
+    draft.folder.write(lost, b"12345")
+    assert find_published(uri, "figures", {"a": 1}) is not None
 
 
 def test_another_configuration_or_input_is_refused_by_name(uri: str) -> None:

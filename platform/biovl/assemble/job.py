@@ -36,6 +36,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
+from biovl.core.shards import corpus_files
 from biovl.core.tables import open_part
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
@@ -110,7 +111,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             shards = [
                 (split, number) for split, count in shards_of.items() for number in range(count)
             ]
-            stages.run("writing shard", len(shards), _shard, (config, shards))
+            written = stages.run("writing shard", len(shards), _shard, (config, shards))
         index = steps.index(config, len(parts), shards_of)
         labelled: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
         texts: Counter[str] = Counter()
@@ -158,6 +159,9 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 **({"not_applied": stats["not_applied"]} if stats["not_applied"] else {}),
                 **({"labels": concepts} if concepts else {}),
             },
+            files=corpus_files(
+                draft.folder, [steps.shard_name(*shard) for shard in shards], written
+            ),
             notes={
                 "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
                 "image": "as published; what training readers do not know or show wrongly "
@@ -231,8 +235,8 @@ def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> No
     steps.encode(config, parts[number], number)
 
 
-def _shard(config: AssembleConfig, shards: list[tuple[str, int]], number: int) -> None:
-    steps.shard(config, *shards[number])
+def _shard(config: AssembleConfig, shards: list[tuple[str, int]], number: int) -> dict[str, int]:
+    return steps.shard(config, *shards[number])
 
 
 def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:

@@ -318,8 +318,12 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
     return counts
 
 
-def shard(config: AssembleConfig, split: str, number: int) -> None:
-    """Write one shard: copy its pairs from the runs, in shuffled order."""
+def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
+    """Write one shard: copy its pairs from the runs, in shuffled order.
+
+    Returns:
+        Its ``rows``, which are pairs, and ``size_bytes``.
+    """
     folder = Draft(config.out).folder
     name = shard_name(split, number)
     planned = _read(folder, f"{_PLANS}/{name}.parquet")
@@ -335,9 +339,10 @@ def shard(config: AssembleConfig, split: str, number: int) -> None:
         for pair in planned.to_pylist():
             stored = run(pair["part"]).read_at(pair["size"], pair["offset"])
             offsets.append(target.copy(stored).offset)
-        target.finish()
+        size_bytes = target.finish()
     placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
     _write(folder, f"{_PLACES}/{name}.parquet", placed)
+    return {"rows": len(offsets), "size_bytes": size_bytes}
 
 
 def shard_name(split: str, number: int) -> str:

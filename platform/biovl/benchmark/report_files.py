@@ -112,6 +112,7 @@ def write_report(
     differing = comparison.compare_models(tables, resamples=config.resamples, seed=config.seed)
     scores = _scores(results, differing)
     folder.write("scores.json", to_json(scores))
+    files |= {name: {"size_bytes": size} for name, size in folder.sizes(["scores.json"]).items()}
     folder.write("table.md", report.table(results, differing).encode())
     folder.write("plots/scores.png", report.plot(results))
     for item in scored:

@@ -15,15 +15,16 @@ from typing import Any, Literal
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest, find_manifest
 from biovl.core.config import Recipe
-from biovl.core.errors import ArtifactError, BiovlError, ConfigError
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError, FilesLost
 
 SHORT = {"source": "harvest.source"}
 """Abbreviations of setting names: ``--set source.path=…``."""
 
-State = Literal["published", "begun", "to do", "differs", "unchecked"]
+State = Literal["published", "begun", "to do", "differs", "damaged", "unchecked"]
 """State of a step. ``published``: its output exists. ``begun``: it was interrupted. ``differs``: a
-folder with other settings is published there. ``unchecked``: a folder is published, but cannot be
-compared because its inputs do not exist yet."""
+folder with other settings is published there. ``damaged``: it is published, but lacks files that
+its manifest lists. ``unchecked``: a folder is published, but cannot be compared because its inputs
+do not exist yet."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,14 @@ class Link:
     config: Any
     state: State
     reason: str = ""
-    """Differences between the published folder and this configuration; empty if there are none."""
+    """Why the published folder cannot be reused: settings that differ, or files that are lost."""
     manifest: Manifest | None = None
     """Manifest of the output, if it is published."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the step can neither be reused nor run: its folder holds something else."""
+        return self.state in ("differs", "damaged")
 
     @property
     def out(self) -> str:
@@ -165,22 +171,25 @@ def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
     plain = _configured(step, chain, before)
     waits = any(o.step.name in step.sources and o.state != "published" for o in before)
     current = _as_it_is(step, plain, waits=waits)
-    if not chain.name or current.state == "published" or _was_begun_with(plain):
+    if not chain.name or current.state in ("published", "damaged") or _was_begun_with(plain):
         return current
     beside = dataclasses.replace(plain, out=f"{plain.out}-{chain.name}")
     return _as_it_is(step, beside, waits=waits)
 
 
 def check(found: Sequence[Link]) -> None:
-    """Check all steps that are not published yet, before the first one is run.
+    """Check all steps before the first one is run.
 
     Raises:
-        StepFailed: If a step is known to fail; the message has the step and the reason.
+        StepFailed: If a step is known to fail, or a published one has lost files; the message has
+            the step and the reason.
     """
     made: dict[str, Any] = {}
     for each in found:
         if each.state == "published":
             continue
+        if each.state == "damaged":
+            raise StepFailed(f"Nothing was started.\n{each.step.name}: {each.reason}")
         try:
             each.step.check(each.config, made)
         except BiovlError as error:
@@ -204,7 +213,9 @@ def reject_unused(names: Sequence[str], chain: Chain, steps: Sequence[Step]) -> 
 
 
 def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
-    """Return the error message for an output folder with other settings, and ways to proceed."""
+    """Return the error message for an output folder that is refused, and ways to proceed."""
+    if found.state == "damaged":
+        return found.reason
     stale = {found.step.name}
     folders = [found.out]
     for step in steps:
@@ -285,6 +296,9 @@ def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
     try:
         # The job itself compares the settings, and returns immediately if they are the same.
         # What it says of its results was said when it published them.
-        return Link(step, config, "published", manifest=step.job(config, progress=io.StringIO()))
+        manifest = step.job(config, progress=io.StringIO())
+    except FilesLost as error:
+        return Link(step, config, "damaged", str(error))
     except ArtifactError as error:
         return Link(step, config, "differs", str(error))
+    return Link(step, config, "published", manifest=manifest)

@@ -40,7 +40,7 @@ def run_chain(
             if step.name not in chain.settings:
                 continue
             found = link(step, chain, done)
-            if found.state == "differs":
+            if found.is_refused:
                 raise StepFailed(f"{step.name}: {refusal(found, steps, chain)}")
             started = time.monotonic()
             try:

@@ -11,18 +11,19 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 import pyarrow.fs as pafs
 
 import biovl
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, SettingsDiffer, StorageError
+from biovl.core.errors import ArtifactError, FilesLost, SettingsDiffer, StorageError
 from biovl.core.filesystems import (
     display_path,
     is_within,
@@ -75,7 +76,8 @@ class Manifest:
     counts: Mapping[str, Any]
     inputs: Sequence[Input] = ()
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Each file of the table: its rows and size in bytes; for an index also its ``sha256``."""
+    """Each file of data: ``size_bytes``, and where they apply ``rows`` and ``sha256``. Files that
+    people may edit, such as a model card, are not listed."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Further information for readers of the folder: versions, measurements, conventions."""
     code: str = f"biovl {biovl.__version__}"
@@ -133,6 +135,24 @@ class Folder:
             if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
         }
 
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sizes in bytes of those files that exist; one listing per subfolder.
+
+        Args:
+            names: Paths relative to this folder.
+        """
+        by_folder: dict[str, list[str]] = {}
+        for name in names:
+            by_folder.setdefault(name.rpartition("/")[0], []).append(name)
+        found = {}
+        for folder, wanted in by_folder.items():
+            present = self.versions(folder)
+            for name in wanted:
+                base = name.rpartition("/")[2]
+                if base in present:
+                    found[name] = present[base][1]
+        return found
+
     def entries(self) -> list[str]:
         """Return the sorted names of all entries of the folder; empty if it does not exist.
 
@@ -159,6 +179,18 @@ class Folder:
         """Write a file atomically."""
         with self.writer(name) as stream:
             stream.write(data)
+
+    def upload(self, local: Path) -> dict[str, dict[str, Any]]:
+        """Copy the files of a local folder, and return ``size_bytes`` and ``sha256`` of each."""
+        files = {}
+        for path in sorted(local.iterdir()):
+            with path.open("rb") as source:
+                digest = hashlib.file_digest(source, "sha256").hexdigest()
+                source.seek(0)
+                with self.writer(path.name) as stream:
+                    shutil.copyfileobj(source, stream, _BLOCK_BYTES)
+            files[path.name] = {"size_bytes": path.stat().st_size, "sha256": digest}
+        return files
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
@@ -439,34 +471,14 @@ class Draft:
         """Write the manifest, which completes the folder, and delete the draft.
 
         Raises:
-            ArtifactError: If a file that the manifest lists is not there in its size.
+            FilesLost: If a file that the manifest lists is missing or has another size: a disk may
+                have lost it since it was written.
         """
         self.check_lease()
-        self._check_sizes(manifest)
+        check_files(self.folder, manifest, "choose another folder for out, or delete this one")
         self.folder.write(MANIFEST, to_json(asdict(manifest)))
         self.clear()
         return manifest
-
-    def _check_sizes(self, manifest: Manifest) -> None:
-        """Check the files against the manifest: a disk may have lost some since they were written.
-
-        Raises:
-            ArtifactError: If a file is missing or has another size.
-        """
-        sizes = {
-            name: stated["size_bytes"]
-            for name, stated in manifest.files.items()
-            if "size_bytes" in stated
-        }
-        with translate_storage_errors(self.folder.described):
-            found = self.folder.filesystem.get_file_info([self.folder.at(name) for name in sizes])
-        for (name, size), info in zip(sizes.items(), found, strict=True):
-            if info.size != size:
-                raise ArtifactError(
-                    f"{self.folder.described}/{name} was written with {size:,} bytes and has "
-                    f"{info.size or 0:,}: choose another folder for out, or delete this one, and "
-                    "begin again"
-                )
 
     def abandon(self) -> None:
         """Delete everything that was written, so that another configuration can use the folder.
@@ -485,6 +497,37 @@ class Draft:
         self.folder.delete_folder(_DRAFT)
 
 
+def check_files(folder: Folder, manifest: Manifest, advice: str) -> None:
+    """Check that the files that a manifest lists are there in their sizes; reads none of them.
+
+    Args:
+        folder: The folder of the manifest.
+        manifest: Its manifest.
+        advice: What the user should do, for the message.
+
+    Raises:
+        FilesLost: If a file is missing or has another size; the message has the first three.
+    """
+    expected = {
+        name: stated["size_bytes"]
+        for name, stated in manifest.files.items()
+        if "size_bytes" in stated
+    }
+    found = folder.sizes(expected)
+    lost = [name for name, size in expected.items() if found.get(name) != size]
+    if lost:
+        lines = [
+            f"{name}: written with {expected[name]:,} bytes, "
+            + (f"has {found[name]:,}" if name in found else "missing")
+            for name in lost[:3]
+        ]
+        more = [f"and {len(lost) - 3:,} more"] if len(lost) > 3 else []
+        raise FilesLost(
+            f"{folder.described} lacks what its job wrote, {len(lost):,} of {len(expected):,} "
+            "files:\n  " + "\n  ".join([*lines, *more]) + f"\n{advice.capitalize()}."
+        )
+
+
 def find_published(
     uri: str,
     kind: str,
@@ -499,6 +542,7 @@ def find_published(
 
     Raises:
         ArtifactError: If something else is published there, or it shares a folder with an input.
+        FilesLost: If a file that the manifest lists is missing or has another size.
     """
     manifest = find_manifest(uri)
     if manifest is None:
@@ -512,6 +556,9 @@ def find_published(
     found = _identity(manifest.kind, manifest.config, manifest.inputs)
     expected = _identity(kind, plain_config, inputs)
     _refuse_changes(uri, "was published", found, expected, defaults)
+    check_files(
+        Folder(uri), manifest, "copy these files back, or remove the folder and run the job again"
+    )
     Draft(uri).clear()
     return manifest
 

@@ -17,6 +17,10 @@ class SettingsDiffer(ArtifactError):
     """A folder was begun or published with other settings; jobs may say how to continue it."""
 
 
+class FilesLost(ArtifactError):
+    """Files that a job wrote are missing or truncated; a chain names the folder to make again."""
+
+
 class NothingUsable(ArtifactError):
     """A job produced no usable row; its draft is deleted."""
 

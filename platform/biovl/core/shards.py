@@ -95,14 +95,32 @@ class ShardWriter:
         self._write(stored)
         return place
 
-    def finish(self) -> None:
-        """Write the end of the tar archive."""
+    def finish(self) -> int:
+        """Write the end of the tar archive, and return its size in bytes."""
         self._write(bytes(2 * _BLOCK))
         self._write(bytes(-self._offset % tarfile.RECORDSIZE))
+        return self._offset
 
     def _write(self, data: bytes) -> None:
         self._stream.write(data)
         self._offset += len(data)
+
+
+def corpus_files(
+    folder: Folder, names: Iterable[str], receipts: Iterable[Mapping[str, int]]
+) -> dict[str, Mapping[str, int]]:
+    """Return the files of a corpus for its manifest: its shards and its two tables.
+
+    Args:
+        folder: The corpus.
+        names: Paths of the shards, without suffix.
+        receipts: ``rows`` and ``size_bytes`` of each shard.
+    """
+    tables = folder.sizes(["index.parquet", "dropped.parquet"])
+    return {
+        **{f"{name}.tar": receipt for name, receipt in zip(names, receipts, strict=True)},
+        **{name: {"size_bytes": size} for name, size in tables.items()},
+    }
 
 
 def embedding_kind(column: str) -> str:

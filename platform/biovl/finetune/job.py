@@ -32,6 +32,7 @@ from biovl.finetune import card, start
 from biovl.finetune.config import TEST, VAL, FinetuneConfig
 from biovl.finetune.merge_job import Merger
 from biovl.finetune.selection import Judgement, Selection, judge, points_of, select
+from biovl.models import encoder
 from biovl.models.weight_files import local_copy
 from biovl.pretrain import job as pretrain_job
 from biovl.pretrain.config import MAY_CHANGE, PretrainConfig, ValidationConfig
@@ -248,7 +249,7 @@ def _publish(
 ) -> Manifest:
     with local_copy(base) as given, local_copy(_tuned(config)) as trained:
         merger = Merger(Path(str(given)), Path(str(trained)))
-        weights_sha256 = merger.save(selection.alpha, draft.folder)
+        files = merger.save(selection.alpha, draft.folder)
     judged = judge(
         *(_predictions(config, model) for model in (BEFORE, AFTER)),
         resamples=config.resamples,
@@ -266,11 +267,12 @@ def _publish(
             "parameters": merger.parameters,
             "verdict": judged.verdict,
         },
+        files=files,
         notes={
             "test": asdict(judged),
             "scores": rows,
             "selection": selection.reason,
-            "weights_sha256": weights_sha256,
+            "weights_sha256": files[encoder.WEIGHTS]["sha256"],
         },
         warnings=warnings,
     )

@@ -7,7 +7,6 @@ which an interrupted job resumes.
 import hashlib
 import itertools
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -100,7 +99,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         report = Progress("merge", progress)
         found = _sweep(config, merger, draft, report)
         alpha = config.points[0] if found is None else found["chosen"]
-        weights_sha256 = merger.save(alpha, draft.folder)
+        files = merger.save(alpha, draft.folder)
         scores, warning = None, None
         if found is not None:
             draft.folder.write("sweep.json", to_json(found))
@@ -111,11 +110,12 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         report.warn(warnings)
         manifest = job.manifest(
             counts={"alpha": alpha, "parameters": merger.parameters},
+            files=files,
             notes={
                 "merged": "(1 - alpha) base + alpha tuned, every tensor "
                 "(WiSE-FT, arXiv:2109.01903)",
                 "validation": scores,
-                "weights_sha256": weights_sha256,
+                "weights_sha256": files[encoder.WEIGHTS]["sha256"],
             },
             warnings=warnings,
         )
@@ -147,17 +147,12 @@ class Merger:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoder(self._built, preprocess=self._preprocess, device=device)
 
-    def save(self, alpha: float, folder: Folder) -> str:
-        """Write the model at a point, with the configuration of tuned; return the SHA-256."""
+    def save(self, alpha: float, folder: Folder) -> dict[str, Any]:
+        """Write the model at a point, with the configuration of tuned; return its files."""
         state = interpolate(self._base, self._tuned, alpha)
         with tempfile.TemporaryDirectory(prefix="biovl-merged-") as name:
-            local = Path(name)
-            _save(local, self._built, state, self._preprocess)
-            for path in sorted(local.iterdir()):
-                with path.open("rb") as source, folder.writer(path.name) as stream:
-                    shutil.copyfileobj(source, stream, 1 << 24)
-            with (local / encoder.WEIGHTS).open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest()
+            _save(Path(name), self._built, state, self._preprocess)
+            return folder.upload(Path(name))
 
 
 def _save(

@@ -20,7 +20,7 @@ import torch
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError, TrainingStopped
-from biovl.models import hub
+from biovl.models import encoder, hub
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
@@ -248,7 +248,7 @@ def _publish(
         say(
             f"publishes epoch {chosen + 1} of {len(plan.epochs)}, the best; publish=last is another"
         )
-    weights_sha256 = write_model(draft.folder, built, state["model"])
+    files = write_model(draft.folder, built, state["model"])
     rows = read_steps(draft.folder)
     history = checkpoints.prune_history()
     warnings = warnings_of(
@@ -275,6 +275,7 @@ def _publish(
             },
             **mixture.counts(),
         },
+        files=files,
         notes={
             "computed": {
                 "step": {
@@ -295,7 +296,7 @@ def _publish(
             "rollbacks": rollbacks,
             "spikes": _spikes(rows),
             "validation": scores.get(chosen),
-            "weights_sha256": weights_sha256,
+            "weights_sha256": files[encoder.WEIGHTS]["sha256"],
         },
         warnings=warnings,
     )

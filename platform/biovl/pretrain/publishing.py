@@ -1,6 +1,5 @@
 """Write the files that a run publishes: weights, curves, the model card."""
 
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,18 +20,11 @@ HARDWARE = "hardware"
 """Name of the draft's note in which worker 0 records the hardware."""
 
 
-def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> str:
-    """Write weights and configuration in open_clip's layout; return the SHA-256 of the weights.
-
-    The hash is for the manifest: two runs of one configuration may end in different weights.
-    """
+def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Write weights and configuration in open_clip's layout; return the files for the manifest."""
     with tempfile.TemporaryDirectory() as local:
         encoder.save(Path(local), built, state)
-        with Path(local, encoder.WEIGHTS).open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        for path in sorted(Path(local).iterdir()):
-            folder.write(path.name, path.read_bytes())
-    return digest
+        return folder.upload(Path(local))
 
 
 def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None = None) -> Manifest:
@@ -57,14 +49,15 @@ def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None =
     source = hub.pinned(name)
     plugin = Plugin("open_clip", settings or {"architecture": source, "weights": source})
     built = models.build(plugin, with_weights=True)
-    digest = write_model(draft.folder, built, built.model.state_dict())
+    files = write_model(draft.folder, built, built.model.state_dict())
     parameters = sum(parameter.numel() for parameter in built.model.parameters())
     return draft.publish(
         Manifest(
             kind="model",
             config=config,
             counts={"parameters": parameters},
-            notes={"weights_sha256": digest},
+            files=files,
+            notes={"weights_sha256": files[encoder.WEIGHTS]["sha256"]},
         )
     )
 

@@ -82,8 +82,8 @@ def plan(
     return counts
 
 
-def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
-    """Write one shard with the unchanged bytes of its pairs.
+def copy(uri: str, out: str, names: Sequence[str], number: int) -> dict[str, int]:
+    """Write one shard with the unchanged bytes of its pairs; return its rows and size.
 
     Args:
         uri: The corpus.
@@ -103,7 +103,8 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
 
     with folder.writer(f"{names[number]}.tar") as stream:
         target = shards.ShardWriter(stream)
-        for pair in _planned(folder, names[number]).to_pylist():
+        planned = _planned(folder, names[number])
+        for pair in planned.to_pylist():
             stored = opened(pair["shard"]).read_at(pair["size"], pair["offset"])
             if len(stored) != pair["size"]:
                 raise ArtifactError(
@@ -111,7 +112,7 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
                     "does: it is not what its index tells of"
                 )
             target.copy(stored)
-        target.finish()
+        return {"rows": len(planned), "size_bytes": target.finish()}
 
 
 def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:

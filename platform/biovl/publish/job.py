@@ -28,6 +28,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
+from biovl.core.shards import corpus_files
 from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
@@ -272,7 +273,9 @@ def _select_corpus(
     )
     names = corpora.shard_names(shards_of)
     with connect_ray():
-        Stages(draft, report).run("copying shard", len(names), corpora.copy, (uri, out, names))
+        copied = Stages(draft, report).run(
+            "copying shard", len(names), corpora.copy, (uri, out, names)
+        )
     before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
     labels = before.get("labels", {})
     found: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
@@ -313,6 +316,7 @@ def _select_corpus(
             **({"texts": dict(texts.most_common())} if texts else {}),
             **({"labels": stats["labels"]} if labels else {}),
         },
+        files=corpus_files(draft.folder, names, copied),
         notes=_notes(source, requested),
     )
     for name, content in corpora.description(out, manifest, stats).items():

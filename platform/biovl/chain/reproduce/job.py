@@ -42,7 +42,7 @@ def survey(graph: Graph) -> Outcome:
     """
     published = {}
     for found in graph.links():
-        if found.state == "differs":
+        if found.is_refused:
             raise StepFailed(f"{found.step.name}: {refusal(found, graph.steps, graph.chain)}")
         if found.state in ("published", "unchecked"):
             published[found.step.name] = found
@@ -100,7 +100,7 @@ def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
                 continue
             found = link(step, graph.chain, done)
             try:
-                if found.state == "differs":
+                if found.is_refused:
                     raise StepFailed(refusal(found, graph.steps, graph.chain))
                 if found.state != "published":
                     step.check(found.config, {})
