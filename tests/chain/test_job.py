@@ -166,6 +166,25 @@ def test_a_step_whose_files_are_gone_is_not_done(
     assert content(published) == before
 
 
+def test_packages_added_to_the_source_are_a_warning_of_a_finished_chain(
+    published: Path, sample_packages: Path
+) -> None:
+    chain = read_chain(STEPS, "demo", values(sample_packages, published))
+    before = json.loads(reports.summary(chain, links(STEPS, chain), "p"))["warnings"]
+    added, told = sample_packages / "PMC1234567.tar.gz", io.StringIO()
+    added.write_bytes(b"not read")
+    try:
+        done = run_chain(chain, progress=told)
+        shown = reports.plan(chain, links(STEPS, chain))
+    finally:
+        added.unlink()
+    (warning,) = set(json.loads(reports.summary(chain, done, "p"))["warnings"]) - set(before)
+    assert warning.startswith("harvest: ")
+    for text in (warning, told.getvalue(), shown):
+        assert "1 added (PMC1234567.tar.gz)" in text
+    assert [link.state for link in links(STEPS, chain)] == ["published"] * 5
+
+
 def test_another_setting_overwrites_nothing_and_says_what_would_have_to_go(
     published: Path, sample_packages: Path
 ) -> None:

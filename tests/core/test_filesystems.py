@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
+from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree, open_location
 
@@ -107,3 +108,25 @@ def test_the_uri_of_a_path_holds_no_credentials(
     tree = Tree("s3://key:secret@b/x?region=us-east-1")
     assert tree.uri(f"{tree.path}/y") == "s3://b/x/y"
     assert tree.path_of("s3://b/x/y/") == "b/x/y"
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_every_file_is_listed_with_its_size(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    uri = str(tmp_path / "source")
+    if kind == "s3":
+        uri = f"{request.getfixturevalue('bucket_uri')}/{tmp_path.name}"
+    assert Tree(uri).sizes() == {}
+    folder = Folder(uri)
+    for name in ("b.tar", "PMC1/a.nxml", "PMC1/media/c.jpg", ".hidden", "PMC1/.DS_Store"):
+        folder.write(name, b"12345")
+    assert Tree(uri).sizes() == {"PMC1/a.nxml": 5, "PMC1/media/c.jpg": 5, "b.tar": 5}
+    one = folder.uri.partition("?")
+    assert Tree(f"{one[0]}/b.tar{one[1]}{one[2]}").sizes() == {"": 5}
+
+
+def test_what_is_not_read_is_listed_by_name(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "link").symlink_to(tmp_path / "nothing")
+    assert list(Tree(str(tmp_path / "source")).sizes().values()) == [-1]

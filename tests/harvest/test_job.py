@@ -1,5 +1,6 @@
 """Harvest as a whole: on good, damaged and hostile packages, killed and run again."""
 
+import io
 import json
 import os
 import shutil
@@ -90,6 +91,62 @@ def test_a_finished_job_does_nothing_and_another_configuration_is_refused(
         config = run(sample_packages, harvested, packages_per_unit=3)
     with pytest.raises(ArtifactError, match="packages_per_unit: 3 -> 5"):
         harvest(configs.override(config, {"packages_per_unit": 5}))
+
+
+def _pack(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "a.nxml").write_text("<article/>")
+
+
+def test_a_harvest_warns_that_its_source_has_changed(tmp_path: Path, ray_session: None) -> None:
+    source, out = tmp_path / "packages", tmp_path / "out"
+    _pack(source, "PMC1", "PMC2", "PMC3")
+    config = run(source, out, may_be_empty=True)
+    before = content(out)
+    published = harvest(config)
+    assert published.warnings == []
+    _pack(source, "PMC4", "PMC5")
+    shutil.rmtree(source / "PMC1")
+    (source / "PMC2" / "a.nxml").write_text("<article></article>")
+    told = io.StringIO()
+    again = harvest(config, progress=told)
+    (warning,) = again.warnings
+    for count in ("2 added (PMC4/a.nxml …)", "1 removed (PMC1/a.nxml)", "1 with another size"):
+        assert count in warning
+    assert warning in told.getvalue()
+    assert (again.counts, content(out)) == (published.counts, before)
+    # Packages that were deleted to save space, all of them, are no other packages.
+    shutil.rmtree(source)
+    assert harvest(config) == published
+
+
+def test_a_resumed_harvest_warns_of_packages_that_its_plan_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None
+) -> None:
+    source, out = tmp_path / "packages", tmp_path / "out"
+    _pack(source, "PMC1", "PMC2")
+    values = {"source": {"name": "packages", "path": str(source)}, "out": str(out)}
+    config = configs.build(HarvestConfig, {**values, "may_be_empty": True})
+    interrupt(config, monkeypatch)
+    _pack(source, "PMC3")
+    resumed = harvest(config)
+    assert resumed.counts["articles"]["seen"] == 2
+    assert [warning for warning in resumed.warnings if "1 added (PMC3/a.nxml)" in warning]
+
+
+def test_a_harvest_of_an_earlier_version_is_compared_with_nothing(
+    tmp_path: Path, ray_session: None
+) -> None:
+    source, out = tmp_path / "packages", tmp_path / "out"
+    _pack(source, "PMC1")
+    config = run(source, out, may_be_empty=True)
+    values = json.loads((out / "manifest.json").read_text())
+    del values["files"]["listing.parquet"]
+    (out / "manifest.json").write_text(json.dumps(values))
+    (out / "listing.parquet").unlink()
+    _pack(source, "PMC2")
+    assert harvest(config).warnings == []
 
 
 def test_a_folder_with_other_things_in_it_is_refused(sample_packages: Path, tmp_path: Path) -> None:

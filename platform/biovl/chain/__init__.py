@@ -80,7 +80,8 @@ class Link:
     config: Any
     state: State
     reason: str = ""
-    """Why the published folder cannot be reused: settings that differ, or files that are lost."""
+    """Why the published folder cannot be reused, settings that differ or files that are lost; or
+    warnings that it did not have when it was published, such as a source that has changed."""
     manifest: Manifest | None = None
     """Manifest of the output, if it is published."""
 
@@ -288,7 +289,8 @@ def _was_begun_with(config: Any) -> bool:
 
 
 def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
-    if find_manifest(config.out) is None:
+    recorded = find_manifest(config.out)
+    if recorded is None:
         begun = Draft(config.out).read_note("begun") is not None
         return Link(step, config, "begun" if begun else "to do")
     if waits:
@@ -301,4 +303,6 @@ def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
         return Link(step, config, "damaged", str(error))
     except ArtifactError as error:
         return Link(step, config, "differs", str(error))
-    return Link(step, config, "published", manifest=manifest)
+    new = [warning for warning in manifest.warnings if warning not in recorded.warnings]
+    reason = "\n".join(f"warning: {warning}" for warning in new)
+    return Link(step, config, "published", reason, manifest)

@@ -64,7 +64,8 @@ def run_step(found: Link, stack: contextlib.ExitStack, progress: TextIO) -> Link
     """
     name = found.step.name
     if found.state == "published":
-        print(f"{name}: {found.out} is published", file=progress, flush=True)
+        lines = [f"{found.out} is published", *found.reason.splitlines()]
+        print(*(f"{name}: {line}" for line in lines), sep="\n", file=progress, flush=True)
         return found
     goes_on = " goes on" if found.state == "begun" else ""
     print(f"{name}: {found.out}{goes_on} …", file=progress, flush=True)

@@ -278,6 +278,46 @@ class Tree:
             todo += [f"{inner}{name}/" for name in found.folders]
         return Listing(dict(sorted(files.items())), [], dict(sorted(refused.items())))
 
+    def sizes(self) -> dict[str, int]:
+        """Return the size in bytes of every file by its path below the location, sorted.
+
+        A bucket is listed once. Entries that are not read, and folders that cannot be listed, have
+        the size -1. Without anything at the location, the result is empty.
+
+        Raises:
+            StorageError: If the disk or bucket fails.
+        """
+        if self.has(self.path, pafs.FileType.File):
+            return {"": self.filesystem.get_file_info(self.path).size}
+        found = self._local_sizes() if self.is_local else self._bucket_sizes()
+        return dict(sorted(found.items()))
+
+    def _bucket_sizes(self) -> dict[str, int]:
+        selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
+        with translate_storage_errors(self._described(self.path)):
+            found = self.filesystem.get_file_info(selector)
+        sizes = {
+            info.path[len(self.path) + 1 :]: info.size
+            for info in found
+            if info.type == pafs.FileType.File
+        }
+        return {name: size for name, size in sizes.items() if not is_hidden(name)}
+
+    def _local_sizes(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        todo = [""] if self.has(self.path, pafs.FileType.Directory) else []
+        while todo:
+            inner = todo.pop()
+            try:
+                found = self.folder(f"{self.path}/{inner}".rstrip("/"))
+            except OSError:
+                sizes[inner] = -1
+                continue
+            sizes |= {inner + name: size for name, size in found.files.items()}
+            sizes |= dict.fromkeys((inner + name for name in found.refused), -1)
+            todo += [f"{inner}{name}/" for name in found.folders]
+        return sizes
+
     def refusal(self, path: str) -> str | None:
         """Return the reason why an entry of a listing is not read, or None if it may be read."""
         if path == self.path or not self.is_local:

@@ -17,16 +17,19 @@ import ray
 
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, recorded_inputs, refuse_overlap
-from biovl.core.errors import SourceError
+from biovl.core.errors import SourceError, StorageError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.harvest.config import HarvestConfig
+from biovl.harvest.listing import FILE as LISTING
+from biovl.harvest.listing import changes, read_listing, write_listing
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import (
     Address,
     HasInputs,
     HasJob,
     Keeps,
+    Lists,
     Package,
     Source,
     SourceJob,
@@ -60,6 +63,7 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
           articles/part-000000-000.parquet …   one row per article (records.Article)
           figures/part-000000-000.parquet …    one row per figure image (records.Figure)
           manifest.json                        counts, by defect
+          listing.parquet                      of packages: the files of the source, and their sizes
           catalogue/part-000000-000.parquet …  of pmc_open_data: every version and its state
           tombstones.parquet                   of an incremental harvest: rows no longer valid
           unfetched.parquet                    files that failed to download, if any
@@ -141,14 +145,18 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     job = job_of(config, inputs)
     published = job.find_published()
     if published is not None:
-        return published
-    # The listing is stored, so that a resumed job reads the same packages. It is made before
-    # anything is written, so that a mistyped path leaves no files behind.
-    planned = Draft(config.out).read_note("plan")
+        return _with_changes(config, published, report)
+    # The plan is stored, so that a resumed job reads the same packages. It is made before anything
+    # is written, so that a mistyped path leaves no files behind.
+    planned, listed = Draft(config.out).read_note("plan"), None
     if planned is None:
-        _source(config)
+        source = _source(config)
+        # Before the plan: what is added in between is reported, even if it is harvested.
+        listed = source.listing() if isinstance(source, Lists) else None
         planned = plan_units(config)
     with job.begin() as draft:
+        if listed is not None:
+            write_listing(draft.folder, listed)
         units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
         warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
         report.warn(warnings)
@@ -158,6 +166,9 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
 
         read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
         manifest = manifest_of(job, draft, len(units), warnings)
+        sizes = draft.folder.sizes([LISTING])
+        listing = {name: {"size_bytes": size} for name, size in sizes.items()}
+        manifest = replace(manifest, files={**manifest.files, **listing})
         check_figures(config, manifest)
         changed = [item.uri for item in _inputs(config) if item not in inputs]
         if changed:
@@ -165,7 +176,33 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
                 f"{', '.join(changed)} changed while it was harvested: {config.out} may mix rows "
                 "of both versions. Remove it and harvest again"
             )
-        return draft.publish(manifest)
+        # A resumed harvest may have begun long ago.
+        return _with_changes(config, draft.publish(manifest), report)
+
+
+def _with_changes(config: HarvestConfig, published: Manifest, report: Progress) -> Manifest:
+    """Return a published manifest, with a warning if its source has changed since."""
+    source: Source = plugins.make("harvest.sources", config.source)
+    before = read_listing(Folder(config.out)) if isinstance(source, Lists) else None
+    if before is None or not isinstance(source, Lists):
+        return published
+    try:
+        now = source.listing()
+    except (StorageError, SourceError) as error:
+        changed = f"the source cannot be compared with what was harvested: {error}"
+    else:
+        # A source that was deleted after its harvest is no other source.
+        found = changes(before, now) if now else ""
+        if not found:
+            return published
+        changed = (
+            f"the source has changed since it was harvested, and {config.out} has none of it. "
+            f"Files: {found}. To harvest it as it is now, remove {config.out} and run this again, "
+            "or choose another folder"
+        )
+    report.warn([changed])
+    notes = {**published.notes, "warnings": [*published.warnings, changed]}
+    return replace(published, notes=notes)
 
 
 def _inputs(config: HarvestConfig) -> list[Input]:

@@ -105,6 +105,17 @@ class HasInputs(Protocol):
         """
 
 
+@runtime_checkable
+class Lists(Protocol):
+    """A source that can list its files cheaply, so that a finished harvest notices changes."""
+
+    def listing(self) -> dict[str, int]:
+        """Return the size in bytes of each file by its path; empty if the source is gone.
+
+        Runs on the driver.
+        """
+
+
 class Source(Protocol):
     """A source of packages, returned by the ``build(config)`` of a plug-in."""
 

@@ -98,6 +98,10 @@ class PackageSource:
         """Return the folders that are read with all their subfolders."""
         return [self._config.path]
 
+    def listing(self) -> dict[str, int]:
+        """Return the size in bytes of each file by its path; empty if the source is gone."""
+        return self._tree.sizes()
+
     @functools.cached_property
     def _tree(self) -> Tree:
         try:

@@ -1,0 +1,49 @@
+"""The files of a source as a harvest found them, to notice later what was added or removed.
+
+A harvest reads what its source held when it began: a source that grows meanwhile, such as a mirror,
+neither stops it nor the jobs that follow. So a changed source is a warning, not an error.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import Folder
+
+FILE = "listing.parquet"
+"""File of a published harvest: a row per file of the source."""
+
+_SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("size_bytes", pa.int64())])
+
+
+def write_listing(folder: Folder, sizes: Mapping[str, int]) -> None:
+    """Write the sizes of the files of a source, by path relative to it."""
+    columns = [list(sizes), list(sizes.values())]
+    with folder.writer(FILE) as stream:
+        pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+
+
+def read_listing(folder: Folder) -> dict[str, int] | None:
+    """Return the sizes of the files of the source; None if an earlier version harvested it."""
+    if not folder.exists(FILE):
+        return None
+    with folder.filesystem.open_input_file(folder.at(FILE)) as stream:
+        table = pq.read_table(stream)
+    return dict(zip(table["path"].to_pylist(), table["size_bytes"].to_pylist(), strict=True))
+
+
+def changes(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Return the counts of files that differ, with the first of each; empty if none does."""
+    found = {
+        "added": sorted(now.keys() - before.keys()),
+        "removed": sorted(before.keys() - now.keys()),
+        "with another size": sorted(
+            path for path, size in now.items() if before.get(path, size) != size
+        ),
+    }
+    return ", ".join(
+        f"{len(paths):,} {how} ({paths[0]}{' …' if len(paths) > 1 else ''})"
+        for how, paths in found.items()
+        if paths
+    )
