@@ -97,6 +97,22 @@ def test_a_plain_cut_follows_white_gaps():
     assert boxes == [Box(10, 10, 100, 90), Box(110, 10, 200, 90)]
 
 
+def test_lists_to_learn_from_are_of_no_held_out_article() -> None:
+    gold = Path(compound_cases.__file__).with_name("gold")
+    lists = [json.loads(line) for line in (gold / "lists.jsonl").read_text().splitlines()]
+    held_out = {
+        json.loads(line)["article"]
+        for path in gold.glob("*held_out/*.jsonl")
+        for line in path.read_text().splitlines()
+    }
+    assert len(held_out) > 50
+    assert held_out.isdisjoint(line["article"] for line in lists)
+    for line in lists:
+        (start, stop), labels = line["span"], line["labels"]
+        assert start <= line["cut"] <= stop
+        assert labels == sorted(labels)
+
+
 @pytest.mark.shared
 def test_real_captions_are_split_better_than_left_whole(shared_data: Path) -> None:
     folder = shared_data / "cases"

@@ -95,6 +95,8 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
 def tails(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
     """Return the places where the last item may end, and the features of each."""
     items = [_words(_JOINT_END.sub("", other).strip(" ,;:.")) for other in others]
+    if not all(items):
+        return []
     starts = [
         match.start()
         for before, match in itertools.pairwise(_outside(text)[: _MOST_WORDS + 1])
@@ -151,7 +153,7 @@ def _head(head: str, item: str, second: list[str], raw: str, count: int) -> dict
 def _tail(item: str, tail: str, items: list[list[str]], others: Sequence[str]) -> dict[str, float]:
     words = _words(item.strip(" ,;:."))
     lengths = [len(other) for other in items]
-    if not words or not all(lengths):
+    if not words:
         return {"an empty item": 1.0}
     found = {
         "longer than all": max(0.0, _ratio(len(words), max(lengths))),
