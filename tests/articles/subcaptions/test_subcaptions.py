@@ -2,6 +2,7 @@
 
 import pytest
 
+from biovl.articles.subcaptions.splitting import split_caption
 from tests.articles.subcaptions.cases import read
 
 
@@ -570,3 +571,89 @@ def test_stops_within_an_item_do_not_end_it(caption: str, expected: list[str]) -
 )
 def test_what_several_items_share_is_about_each(caption: str, expected: list[str]) -> None:
     assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "(A) Motifs of proteins. (B) Exons of genes. The tree in both figures is of MEGA.",
+            [
+                "",
+                "A: Motifs of proteins.",
+                "B: Exons of genes.",
+                "The tree in both figures is of MEGA.",
+            ],
+        ),
+        (
+            "(A) Cells. (B) Extracts of cells. All assays were repeated three times.",
+            ["", "A: Cells.", "B: Extracts of cells.", "All assays were repeated three times."],
+        ),
+        (
+            "(A) Mass. (B) Height of mice (n = 6); ∗p < .05 vs. vehicle; #p < .05 vs. sham.",
+            [
+                "",
+                "A: Mass.",
+                "B: Height of mice (n = 6)",
+                "∗p < .05 vs. vehicle; #p < .05 vs. sham.",
+            ],
+        ),
+        (
+            "(A) Leaves at 1.5 m; (B) at 2.0 m; LT: tillering stage; JT: jointing stage.",
+            ["", "A: Leaves at 1.5 m", "B: at 2.0 m", "LT: tillering stage; JT: jointing stage."],
+        ),
+        (
+            "(A) Roots. (B) Shoots of plants. CK: water was sprayed. IAA: a hormone was sprayed.",
+            [
+                "",
+                "A: Roots.",
+                "B: Shoots of plants.",
+                "CK: water was sprayed. IAA: a hormone was sprayed.",
+            ],
+        ),
+        # A key that has begun, and a bracket, are not ended by a semicolon.
+        (
+            "(A) Rats. (B) Dogs of both kinds (HM, managed; CP, treated with CP; CK, control).",
+            [
+                "",
+                "A: Rats.",
+                "B: Dogs of both kinds (HM, managed; CP, treated with CP; CK, control).",
+                "",
+            ],
+        ),
+        # Each panel has its own scale and its own signs of significance.
+        (
+            "(A) Root. Scale bar, 1 mm. *, p < .02 versus controls. (B) Shoot. Bars = 5 mm. #, p < .05.",
+            [
+                "",
+                "A: Root. Scale bar, 1 mm. *, p < .02 versus controls.",
+                "B: Shoot. Bars = 5 mm. #, p < .05.",
+                "",
+            ],
+        ),
+        (
+            "(A) Bands after 12 min; lane 1 of (B) represents the marker, lane 2 the samples.",
+            [
+                "",
+                "A: Bands after 12 min",
+                "B: lane 1 of",
+                "B: represents the marker, lane 2 the samples.",
+                "",
+            ],
+        ),
+    ],
+)
+def test_keys_and_statistics_end_the_last_item(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "The mesh of the model. The dashed line in (b) shows the path of the analysis.",
+        "The vector. LB, left border; P, promoter of the gene; RB, right border.",
+        "Box plots are of all plants; lower and upper box limits are the quartiles.",
+    ],
+)
+def test_references_and_borders_are_no_panels(caption: str) -> None:
+    assert split_caption(caption).parts == ()

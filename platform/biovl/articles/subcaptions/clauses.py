@@ -14,7 +14,7 @@ from biovl.articles.subcaptions.items import (
 )
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
-from biovl.articles.subcaptions.sentences import SCALE, TRAILING, sentences
+from biovl.articles.subcaptions.sentences import OVERALL, SCALE, TRAILING, sentences
 from biovl.articles.subcaptions.shared import Cut
 from biovl.articles.subcaptions.sides import CERTAIN, vote
 from biovl.articles.subcaptions.systems import System
@@ -451,7 +451,7 @@ class _Reader:
                     for s in self.found[at:]
                 ]
                 return
-            if segment.start >= after and TRAILING.match(self.caption, segment.start):
+            if segment.start >= after and self._is_about_all(segment):
                 # Where panels have several sentences, the last panel has, too.
                 has_prose = any(s.labels and not s.cuts for s in self.found[:at])
                 if has_prose and PLOT.match(self.caption, segment.start):
@@ -475,6 +475,10 @@ class _Reader:
                     for s in self.found[at:]
                 ]
                 return
+
+    def _is_about_all(self, segment: Segment) -> bool:
+        is_stock = TRAILING.match(self.caption, segment.start) is not None
+        return is_stock or OVERALL.search(self.caption, segment.start, segment.end) is not None
 
     def _has_before(self, start: int, since: int) -> bool:
         """Return whether the first words of a sentence have occurred since a position."""

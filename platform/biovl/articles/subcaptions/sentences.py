@@ -51,14 +51,16 @@ TRAILING = re.compile(
     rf"{_SHORT}\s?[:=]\s?[^.;:=]{{2,70}},\s(?:and\s)?{_SHORT}\s?[:=]\s|"
     # "AgNP indicates silver nanoparticle; SEM, scanning electron microscopy".
     r"(?-i:[A-Z][a-z]?[A-Z][\w+-]{0,6})\sindicates\s(?!(?:an?\s|no\s)?(?:signif|diff))[^.;]{4,60}(?:;\s|\.?\s*\Z)|"
+    # "CK: water was sprayed. IAA: 60 mg of IAA was sprayed".
+    rf"{_SHORT}\s?[:=]\s?[^.;:=]{{2,70}}\.\s{_SHORT}\s?[:=]\s|"
     # "RNP ribonucleoprotein, GUS β-glucuronidase".
     rf"(?-i:(?P<l>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=l)[^.;:,=]{{2,60}},\s"
     rf"(?-i:(?P<m>[A-Z])\w*[A-Z\d]\w*)\s(?:[α-ω]-)?(?P=m)\w|"
     r"(?:\d+|two|three|four|five|six|ten)\s\w{1,12}\s(?:per|in\seach)\sgroup\b|"
-    r"the\sexperiments?\s(?:was|were)\s(?:repeated|performed)\s|values\s(?:sharing|with)\s"
+    r"(?:all\s|the\s)?(?:experiments?|assays?)\s(?:was|were)\s(?:repeated|performed)\s|values\s(?:sharing|with)\s"
     r"(?:the|different)\s|"
     r"these\s(?:images|micrographs|figures|photographs)\s(?:are|were)\s|"
-    r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
+    r"(?:all\s|the\s)?(?:data|values|percentages|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
     r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
     # "lnc, long non-coding".
@@ -87,6 +89,13 @@ TRAILING = re.compile(
 def _is_within(before: str) -> bool:
     """Return whether a bracket or a key is open behind a text: its semicolon ends no sentence."""
     return before.count("(") > before.count(")") or _ENTRY.search(before) is not None
+
+
+# Anywhere in a sentence: it is about the whole figure.
+OVERALL = re.compile(
+    r"\b(?:in|of|for)\s(?:both|this|the\swhole|the\sentire|all(?:\sthe)?)\s"
+    r"(?:figures?|(?:sub-?)?panels|images|graphs|plots)\b"
+)
 
 
 def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -> list[Span]:

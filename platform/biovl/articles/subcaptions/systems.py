@@ -15,6 +15,7 @@ from biovl.articles.subcaptions.evidence import likely
 from biovl.articles.subcaptions.labels import ALPHABETS
 from biovl.articles.subcaptions.markers import Family, Marker
 from biovl.articles.subcaptions.sentences import sentences
+from biovl.articles.subcaptions.words import REFERRING
 
 _WEIGHT: dict[Family, float] = {
     "bracket": 1.0,
@@ -61,7 +62,7 @@ def choose(
         if system.family == "word":
             return system
         kept = likely(caption, system.markers, hints)
-        if kept and _is_of_bars(caption, kept[0]):
+        if kept and (_is_of_bars(caption, kept[0]) or _is_mention(caption, kept)):
             continue
         if kept and (len(kept) > 1 or hints or _may_stand_alone(kept[0])):
             return replace(system, markers=tuple(kept))
@@ -73,6 +74,14 @@ def _is_of_bars(caption: str, first: Marker) -> bool:
     spans = sentences(caption, {first.start})
     start = max(span.start for span in spans if span.start <= first.start)
     return _BARS.match(caption, start) is not None and start < first.start
+
+
+def _is_mention(caption: str, kept: Sequence[Marker]) -> bool:
+    """Return whether the only label is a reference, as in ``The line in (b) is the path``."""
+    (first, *others) = kept
+    before = caption[max(0, first.start - 12) : first.start]
+    is_alone = not others and len(first.labels) == 1 and not first.opens
+    return is_alone and REFERRING.search(before) is not None
 
 
 def _may_stand_alone(marker: Marker) -> bool:

@@ -54,8 +54,9 @@ JOINT_BEFORE = re.compile(
     r"\s*(?:[,;.:]\s*)?(?:(?:and|or|but|while|whereas|as well as)\s+)?", re.IGNORECASE
 )
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
-# The end of an item that begins the next clause, in which more labels follow: "; or subjected to".
-NEXT_LEAD = re.compile(r"[;,]\s(?:and|or)\s(?:\w+\s){1,4}\Z")
+# The end of an item that begins the next clause, in which more labels follow: "; or subjected to",
+# "; lane 1 of".
+NEXT_LEAD = re.compile(r"(?:[;,]\s(?:and|or)\s(?:\w+\s){1,4}|;\s(?:[\w-]+\s){1,5}(?:of|in)\s)\Z")
 # Kinds of images, also as the second part of a word.
 VIEW = re.compile(
     r"(?:\b|micro|sono|radio)(?:images?|imaging|photo(?:micro)?graphs?|"
