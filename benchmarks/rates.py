@@ -3,7 +3,7 @@
     python benchmarks/rates.py --packages FOLDER [--xml FOLDER_OR_TAR]
 
 CPU seconds of one process without Ray, least of three rounds. The results stand in
-platform/biovl/plan/rates.yaml with the machine and the date they were taken on.
+platform/biovl/plan/assumptions.yaml with the machine and the date they were taken on.
 """
 
 import argparse

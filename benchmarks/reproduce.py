@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from biovl.chain.reproduce import Papers, read_papers, report
+from biovl.chain.reproduce import report
 from biovl.chain.reproduce.graph import build, read_settings
 from biovl.chain.reproduce.hours import costs
+from biovl.chain.reproduce.papers import Papers, read_papers
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduce.md"

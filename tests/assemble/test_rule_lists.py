@@ -11,9 +11,9 @@ import pytest
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AS_PUBLISHED, AssembleConfig
 from biovl.assemble.rules import known_rules, make_rules
-from biovl.chain import links
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
+from biovl.chain.links import links
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from biovl.chain import Chain, check, links, read_chain, reports
+from biovl.chain import reports
 from biovl.chain.demo import run
+from biovl.chain.links import Chain, check, links, read_chain
 from biovl.chain.recipes import demo
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs

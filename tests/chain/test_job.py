@@ -14,10 +14,11 @@ import pytest
 
 from biovl import __main__ as program
 from biovl.benchmark.job import benchmark
-from biovl.chain import Link, Step, StepFailed, links, read_chain, reports
 from biovl.chain import job as chain_job
 from biovl.chain import recipes as chain_recipes
+from biovl.chain import reports
 from biovl.chain.job import run_chain
+from biovl.chain.links import Link, Step, StepFailed, links, read_chain
 from biovl.chain.steps import STEPS
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError

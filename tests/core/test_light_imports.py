@@ -15,7 +15,7 @@ SETTINGS = sorted(
 
 ALSO = (
     "biovl.benchmark.benchmarks",
-    "biovl.chain",
+    "biovl.chain.links",
     "biovl.chain.command",
     "biovl.chain.recipes",
     "biovl.runtime.command_line",

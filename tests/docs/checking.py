@@ -11,8 +11,8 @@ from ray.scripts.scripts import cli as ray_cli
 from ray.serve.scripts import cli as serve_cli
 
 from biovl.__main__ import COMMANDS
-from biovl.chain.reproduce import choose, read_papers
 from biovl.chain.reproduce.graph import read_settings
+from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.core import config
 from biovl.runtime import command_line
 from serve.app import settings_of

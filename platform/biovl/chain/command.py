@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from biovl.chain import Chain, Step, check, links, read_chain, reject_unused
+from biovl.chain.links import Chain, Step, check, links, read_chain, reject_unused
 from biovl.chain.recipes import RECIPES, ChainRecipe
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from biovl.chain import Chain, Link, Step, StepFailed, check, link, links, refusal
+from biovl.chain.links import Chain, Link, Step, StepFailed, check, link, links, refusal
 from biovl.chain.steps import STEPS
 from biovl.core.errors import BiovlError
 from biovl.runtime.connection import connect_ray

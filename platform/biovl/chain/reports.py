@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from biovl.chain import Chain, Link
+from biovl.chain.links import Chain, Link
 from biovl.chain.page.flow import flows, warnings_by_step
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, read_notes, read_story

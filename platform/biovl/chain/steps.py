@@ -3,7 +3,7 @@
 from biovl.annotate import config as annotate_config
 from biovl.assemble import config as assemble_config
 from biovl.benchmark import config as benchmark_config
-from biovl.chain import FirstOf, Step
+from biovl.chain.links import FirstOf, Step
 from biovl.concepts import cluster_config, resolve_config
 from biovl.core import lazy
 from biovl.harvest import config as harvest_config

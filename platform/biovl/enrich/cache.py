@@ -79,7 +79,7 @@ class RowIndex:
         return self.names[int(self.files_N[place])]
 
     def troubles_of(self, pmids: np.ndarray) -> Counter[str]:
-        """Return the failed attempts before the responses about these PMIDs, by reason."""
+        """Count the failed attempts that preceded the responses with these PMIDs, by reason."""
         files = np.unique(self.files_N[np.isin(self.pmids_N, pmids)])
         return sum((Counter(self.troubles[number]) for number in files), Counter[str]())
 

@@ -17,7 +17,7 @@ from biovl.core.errors import BiovlError
 from biovl.core.http import retry_after_s
 from biovl.enrich.answers import NotAnAnswer
 from biovl.enrich.config import EntrezSettings
-from biovl.enrich.limits import RateLimiter
+from biovl.enrich.rate_limiter import RateLimiter
 
 Value = TypeVar("Value")
 

@@ -84,7 +84,14 @@ class EntrezRequests:
             groups += [half for half in (open_ids[middle:], open_ids[:middle]) if half]
 
     def _count_failure(self, error: Unanswered, *, is_verdict: bool, fetch: Fetch) -> None:
-        """Verify that the service answers other requests before an id is blamed."""
+        """Count a failed request, and check with a harmless one whether the service still responds.
+
+        It is checked if the failure would be recorded for a single id (``is_verdict``), and after
+        ``_DOUBT`` consecutive failures.
+
+        Raises:
+            ServiceError: If it does not respond.
+        """
         with self._lock:
             self._failures += 1
             if not is_verdict and self._failures < _DOUBT:

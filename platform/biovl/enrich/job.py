@@ -206,7 +206,7 @@ class _Work:
         return cache.index(oldest=self._oldest, began=self._began)
 
     def join(self) -> list[dict[str, Any]]:
-        """Write the parts without a receipt; return the receipts of all."""
+        """Write the parts that have no receipt yet; return the receipts of all parts."""
         cited = (self._citations, self._cited) if self._cited is not None else None
         answers = PubMedAnswers((self._records, self._found), cited)
         finished = set(self._draft.note_names("joined"))

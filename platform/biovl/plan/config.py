@@ -161,7 +161,7 @@ class PlanConfig:
     """Names of the jobs to estimate."""
 
     assume: Mapping[str, float | tuple[float, float, float]] = field(default_factory=dict)
-    """Values that replace those of ``plan/rates.yaml``: a known number
+    """Values that replace those of ``plan/assumptions.yaml``: a known number
     (``assume.utilisation=0.8``), or [low, likely, high]."""
 
     paper: str | None = None

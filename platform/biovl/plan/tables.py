@@ -82,10 +82,10 @@ def prices() -> Prices:
 
 @functools.cache
 def assumptions() -> dict[str, Assumption]:
-    """Return the built-in assumptions of ``rates.yaml`` by name."""
+    """Return the built-in assumptions of ``assumptions.yaml`` by name."""
     return {
         name: configs.build(Assumption, values, name=name)
-        for name, values in read("rates.yaml").items()
+        for name, values in read("assumptions.yaml").items()
     }
 
 

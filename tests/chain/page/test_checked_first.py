@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from biovl.chain import check, links
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.job import run_chain
+from biovl.chain.links import check, links
 from biovl.chain.steps import STEPS
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError

@@ -11,10 +11,11 @@ from typing import Any, TextIO
 
 import pytest
 
-from biovl.chain import Chain, Step, StepFailed, links, read_chain, refusal, reports
 from biovl.chain import recipes as chain_recipes
+from biovl.chain import reports
 from biovl.chain.command import from_command_line
 from biovl.chain.job import run_chain
+from biovl.chain.links import Chain, Step, StepFailed, links, read_chain, refusal
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint

@@ -9,11 +9,12 @@ import pytest
 
 from biovl.benchmark import benchmarks
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.chain import Link
-from biovl.chain.reproduce import choose, read_papers, report
+from biovl.chain.links import Link
+from biovl.chain.reproduce import report
 from biovl.chain.reproduce.cells import Cell, _at, cells
 from biovl.chain.reproduce.graph import Graph, build, read_settings
 from biovl.chain.reproduce.job import Outcome
+from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.chain.reproduce.stand_ins import StandInsConfig, draw
 from biovl.core import plugins
 

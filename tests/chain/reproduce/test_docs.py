@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import reproduce
-from biovl.chain.reproduce import read_papers
+from biovl.chain.reproduce.papers import read_papers
 from biovl.plan.steps import Cost, Planner
 
 HOURS = 3

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from biovl.chain import StepFailed
-from biovl.chain.reproduce import choose, read_papers, report
+from biovl.chain.links import StepFailed
+from biovl.chain.reproduce import report
 from biovl.chain.reproduce.cells import Cell, cells
 from biovl.chain.reproduce.command import run
 from biovl.chain.reproduce.graph import Graph, build, read_settings
 from biovl.chain.reproduce.job import Outcome, run_graph, survey
+from biovl.chain.reproduce.papers import choose, read_papers
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import interrupted
 

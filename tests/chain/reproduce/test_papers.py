@@ -8,9 +8,10 @@ import pytest
 from biovl.assemble.config import AS_PUBLISHED
 from biovl.benchmark import benchmarks
 from biovl.chain.checks import check_assemble
-from biovl.chain.reproduce import choose, command, hours, read_papers, report
+from biovl.chain.reproduce import command, hours, report
 from biovl.chain.reproduce.graph import Graph, build, read_settings, reject_unused
 from biovl.chain.reproduce.job import foresee
+from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.spaces import SPACES

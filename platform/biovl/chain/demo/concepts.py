@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.chain import Link, read_chain
 from biovl.chain.job import run_chain
+from biovl.chain.links import Link, read_chain
 from biovl.chain.steps import STEPS
 from biovl.concepts.votes import ReviewVote, write_votes
 from biovl.sample.kinds import CONCEPTS, kind_of, make_kinds

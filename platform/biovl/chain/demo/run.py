@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.chain import Link, read_chain, reports
+from biovl.chain import reports
 from biovl.chain.demo import concepts as demo_concepts
 from biovl.chain.demo import service as demo_service
 from biovl.chain.job import run_chain
+from biovl.chain.links import Link, read_chain
 from biovl.chain.recipes import demo, demo_pmc
 from biovl.chain.steps import STEPS
 from biovl.core.artifacts import Folder, find_manifest

@@ -11,9 +11,9 @@ from typing import Any
 
 from biovl.benchmark import benchmarks
 from biovl.benchmark.benchmark_table import BENCHMARKS, SUITES
-from biovl.chain.reproduce import Column, Row, Table
 from biovl.chain.reproduce.graph import Graph, evaluation_of
 from biovl.chain.reproduce.job import Outcome
+from biovl.chain.reproduce.papers import Column, Row, Table
 from biovl.core.artifacts import Folder
 from biovl.pretrain.trackers import METRICS, read_metrics
 

@@ -5,7 +5,8 @@ biovl reproduce biomedclip_s1 --set folder=DIR --dry-run
 biovl reproduce biomedclip_s1,biomedclip_s2 --set folder=DIR --set use.figures=FIGURES
 biovl reproduce biomedica_3 --set folder=DIR --set size=small
 
-Tables may be joined by commas; the name of a paper stands for all of its tables, and all for all.
+Names of tables may be joined by commas. The name of a paper stands for all of its tables, and "all"
+for every table.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(values: dict[str, Any]) -> bool:
-    from biovl.chain.reproduce import graph, read_papers, report
+    from biovl.chain.reproduce import graph, report
+    from biovl.chain.reproduce.papers import read_papers
 
     papers = read_papers()
     settings = graph.read_settings({"folder": "reproduced", **values}, papers)
@@ -86,9 +88,10 @@ def _list(values: dict[str, Any]) -> bool:
 
 
 def _reproduce(parsed: argparse.Namespace, values: dict[str, Any]) -> bool:
-    from biovl.chain.reproduce import choose, graph, hours, read_papers, report
+    from biovl.chain.reproduce import graph, hours, report
     from biovl.chain.reproduce.cells import cells
     from biovl.chain.reproduce.job import foresee, run_graph, survey
+    from biovl.chain.reproduce.papers import choose, read_papers
     from biovl.runtime.terminal import filter_false_alarms
 
     papers = read_papers()

@@ -1,4 +1,4 @@
-"""The steps of tables, in order, as a chain: each once, however many tables name it."""
+"""The steps that tables need, as a chain in order. A step that several tables name occurs once."""
 
 import dataclasses
 import re
@@ -11,8 +11,9 @@ from biovl.benchmark import benchmarks
 from biovl.benchmark.benchmark_table import Benchmark
 from biovl.benchmark.config import RECIPES as BENCHMARK_RECIPES
 from biovl.benchmark.prepare.sets import known_sets
-from biovl.chain import Chain, Link, Step, link
-from biovl.chain.reproduce import SIZES, Column, Entry, Papers, Row, Table, Variant, stand_ins
+from biovl.chain.links import Chain, Link, Step, link
+from biovl.chain.reproduce import stand_ins
+from biovl.chain.reproduce.papers import SIZES, Column, Entry, Papers, Row, Table, Variant
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core import lazy

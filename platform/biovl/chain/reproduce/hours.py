@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from biovl.chain.reproduce import Papers
 from biovl.chain.reproduce.graph import Graph
+from biovl.chain.reproduce.papers import Papers
 from biovl.plan.config import RECIPES
 from biovl.plan.sensitivity import mid
 from biovl.plan.steps import Cost, Planner

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from biovl.chain import Link, StepFailed, link, refusal
 from biovl.chain.job import run_step
+from biovl.chain.links import Link, StepFailed, link, refusal
 from biovl.chain.reproduce.graph import Graph
 from biovl.core.errors import BiovlError
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from biovl.chain import Link
-from biovl.chain.reproduce import Papers, Table
+from biovl.chain.links import Link
 from biovl.chain.reproduce.cells import Cell
 from biovl.chain.reproduce.graph import Graph
 from biovl.chain.reproduce.job import Outcome
+from biovl.chain.reproduce.papers import Papers, Table
 from biovl.core import markdown
 from biovl.core.artifacts import Draft, Folder, to_json
 from biovl.plan.steps import Cost
@@ -108,7 +108,7 @@ def _interval(cell: Cell) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """Return a number in the precision of the papers."""
+    """Return a number as text, with the number of decimals that the papers use."""
     if unit == "%":
         return f"{value:.2f}"
     if not math.isfinite(value):
@@ -200,7 +200,7 @@ def _made_by(graph: Graph) -> str:
 
 
 def _by_name(graph: Graph) -> list[str]:
-    """Return the names of given models that a step would download."""
+    """Return the names of the pretrained models that steps would download."""
     return sorted(
         {uri for uri in graph.given.values() if uri.startswith("hf-hub:") or _is_tag(uri)}
     )

@@ -45,7 +45,7 @@ def body(story: Story) -> Markup | None:
 
 
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
-    """Return the panels of some figures, from the first part that has any."""
+    """Return the panels of up to ``_SHOWN`` figures, from the first part with split figures."""
     folder = Folder(chapter.uri)
     for part in _parts(chapter):
         with folder.filesystem.open_input_file(folder.at(part)) as stream:

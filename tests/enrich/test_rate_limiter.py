@@ -1,6 +1,6 @@
 import contextlib
 
-from biovl.enrich.limits import RateLimiter
+from biovl.enrich.rate_limiter import RateLimiter
 
 
 class Clock:

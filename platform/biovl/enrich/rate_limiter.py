@@ -34,11 +34,12 @@ class RateLimiter:
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[Callable[[], None]]:
-        """Wait until a request may be sent; the block sends it.
+        """Wait until a request may be sent; send it inside the ``with`` block.
 
         Yields:
-            A callback to call once the request was sent: connecting may take long, and on a busy
-            machine a thread may pause before it begins. It is also called at the end of the block.
+            A callback to call once the request has been sent: it starts the interval to the next
+            request. A slow connection or a busy machine may delay sending. It is also called at the
+            end of the block.
         """
         self._turn.acquire()
         is_mine = True
