@@ -1,4 +1,8 @@
-"""Limits of a request: body size, upload time, and concurrent requests per replica."""
+"""Limits of a request: body size, upload time, and concurrent requests per replica.
+
+Their values are in ``settings.Limits``. The size of an uploaded image is checked in
+``search/uploads.py``, the number of pixels of a request in ``pixels.py``.
+"""
 
 import asyncio
 

@@ -188,9 +188,10 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Off
 
 
 def may_reserve(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
-    """Return whether a cluster may be assigned to a reviewer: a slot is free, and they need more.
+    """Return whether a cluster may be assigned to a reviewer.
 
-    Their own clusters are assigned once more if the votes tie.
+    A slot must be free, and the reviewer below ``clusters_per_reviewer``. A cluster on which they
+    have already voted is assigned once more only if its votes tie.
     """
     if cluster_id in now.own:
         return _is_open_again(cluster_id, rules, now)

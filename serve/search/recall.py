@@ -9,11 +9,11 @@ from biovl.index.query import Kind, Query
 def recall_at_10(index: Mapping[str, Any], query: Query, kind: Kind | None) -> float | None:
     """Return the recall@10 measured for queries of a kind; None if it was not measured.
 
-    Queries with several parts, words or several targets, and non-default search settings were not
-    measured. The recall of an exact search is 1.
+    It is not measured for queries with words, with several parts, over both images and captions, or
+    with non-default search settings. The recall of an exact search is 1.
 
     Args:
-        index: ``about()["index"]``; its ``recall`` is by source of vectors and kind of query.
+        index: ``about()["index"]``; its ``recall`` is by vectors searched and kind of query.
         query: The query.
         kind: Modality of the query; None if it has several parts.
     """

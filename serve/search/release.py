@@ -1,4 +1,7 @@
-"""A release: a published model with its index, located and loaded."""
+"""A release: a published model with its index, located and loaded.
+
+``holder`` replaces one by another, when ``http/coordinator`` says so.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

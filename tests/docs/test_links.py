@@ -37,3 +37,15 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_every_page_is_found_from_the_readme() -> None:
     linked = set(_LINK.findall((ROOT / "README.md").read_text()))
     assert set(pages()) - {"README.md"} <= {link.partition("#")[0] for link in linked}
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+/[\w.]+\.(?:py|yaml))`", text))
+    assert len(named) > 30
+    lost = {
+        name
+        for name in named
+        if not any((at / name).exists() for at in (ROOT, ROOT / "platform/biovl"))
+    }
+    assert lost == set()

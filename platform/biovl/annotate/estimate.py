@@ -26,7 +26,7 @@ class Estimates(Protocol):
         """Return the expected ``requests``, ``input_tokens`` and ``output_tokens`` of a row."""
 
     def price(self, tokens: Counter[str]) -> str:
-        """Return the cost and duration of some tokens, as text."""
+        """Return the cost and duration of ``expected`` requests and tokens, as text."""
 
 
 def estimated(config: AnnotateConfig) -> str:

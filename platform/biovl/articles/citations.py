@@ -218,7 +218,10 @@ def _implied(
 def _ranges(
     content: str, cited: list[tuple[list[int], Span]], numbering: _Numbering
 ) -> Iterator[tuple[int, int, Span]]:
-    """Yield the first figure of a range, the last number it implies, and its span."""
+    """Yield each range: its first figure, the last number cited only implicitly, and its span.
+
+    ``Figs. 3–5`` in one reference implies 4 and 5; from reference ``Fig. 3`` to ``Fig. 5``, only 4.
+    """
     for place, (figures, span) in enumerate(cited):
         for match in _RANGE_IN_TEXT.finditer(content, span.start, span.end):
             for index in figures:

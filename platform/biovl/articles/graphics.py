@@ -24,7 +24,8 @@ class FileLookup:
 
     Args:
         names: Files of the package, with their folders.
-        figures: Figures of the article: what one of them names exactly is no image of another.
+        figures: Figures of the article. A file that one of them names by its exact path is a
+            candidate for another only if nothing else matches.
     """
 
     def __init__(self, names: Iterable[str], figures: Iterable[FigureContent] = ()) -> None:

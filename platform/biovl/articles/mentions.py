@@ -1,7 +1,7 @@
 """Panels in a figure reference, and ranges of figures.
 
 Text inside a reference is trusted. In the text after it, a letter counts only if it cannot be a
-word, a statistic or another figure's panel: sentences are not interpreted.
+word, a statistic or another figure's panel: sentences are not interpreted, unlike in ``citances``.
 """
 
 import re

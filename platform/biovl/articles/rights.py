@@ -74,10 +74,10 @@ def _derivatives_allowed(row: Row) -> bool:
 
 
 def is_cut_out(row: Row) -> bool:
-    """Return whether a row is a panel cut out of a figure, which may be a derivative of it.
+    """Return whether a row is a panel cut out of a figure, which may be a derivative work.
 
-    Corpora and indexes of earlier versions do not state it: there the id of a panel is that of its
-    figure, ``_p`` and the panel's label.
+    Corpora and indexes of earlier versions have no column for this. There, a panel's id is its
+    figure's id followed by ``_p`` and the panel's label.
     """
     if "box_px" in row:
         return row["box_px"] is not None

@@ -142,7 +142,10 @@ def detach(
 
 
 def plain(element: etree._Element | None) -> str:
-    """Return the text of a prepared element without marks, blocks as lines; empty for None."""
+    """Return the text of an element without marks, one line per block; empty for None.
+
+    The tree must have been prepared by ``prepare``.
+    """
     return "" if element is None else without_marks(with_marks(element))[0]
 
 

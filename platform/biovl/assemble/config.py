@@ -342,7 +342,7 @@ def biomedica_6m() -> AssembleConfig:
 
 
 def biomedica_8m() -> AssembleConfig:
-    """BMCA-CLIP_CB as published: biomedica_24m, topics capped to 8.4 M pairs (needs labels)."""
+    """BMCA-CLIP_CB as published: biomedica_24m, capped by topic to 8.4 M pairs (needs labels)."""
     return replace(_as_published(), balance=concept_balanced().balance)
 
 

@@ -227,7 +227,7 @@ def _windows(tokens: ValueCounts) -> dict[str, dict[str, int | float]]:
 
 
 def _token_histogram(tokens: ValueCounts) -> dict[str, Any]:
-    """Return texts and tokens by length of the text, and the wasted tokens of each window."""
+    """Return texts, tokens, and tokens truncated at each context length, by text length."""
     places = np.minimum(tokens.values // TOKEN_BIN, TOKEN_BINS - 1)
 
     def binned(weights: np.ndarray) -> list[int]:

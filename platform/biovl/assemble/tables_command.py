@@ -20,10 +20,11 @@ def main() -> None:
 
 
 def tables_of(corpus: str) -> str:
-    """Return the tables of a published corpus.
+    """Return BIOMEDICA's tables for a published corpus, as Markdown.
 
     Raises:
-        ArtifactError: If it is no corpus, or was made before its statistics had all numbers.
+        ArtifactError: If it is not a corpus, or an earlier version of biovl made it, whose
+            statistics lack some numbers.
     """
     # Imported here, so that --help comes at once.
     from biovl.assemble.tables import tables

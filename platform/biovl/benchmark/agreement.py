@@ -12,10 +12,10 @@ from scipy.stats import hypergeom
 
 
 def counts(has_PL: np.ndarray, predicted_PL: np.ndarray, group_P: np.ndarray) -> np.ndarray:
-    """Return hits, positives and predictions of each group of images. int64, [G, 3L].
+    """Return true positives, positives and predicted positives of each group. int64, [G, 3L].
 
-    Scores are functions of these sums, so groups, such as the images of a patient, can be
-    resampled as wholes.
+    Scores are functions of these sums, so whole groups of images, such as those of a patient, can
+    be resampled.
 
     Args:
         has_PL: Findings of the reports. bool.

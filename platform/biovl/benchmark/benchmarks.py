@@ -227,7 +227,7 @@ def listing_for(arguments: Sequence[str]) -> str:
 
 
 class Joinable(dict[str, Recipe[BenchmarkConfig]]):
-    """Recipes by name; names joined by commas are a recipe with the tasks of all of them."""
+    """Recipes by name. A comma-separated list of names is a recipe with the tasks of all."""
 
     def __contains__(self, names: object) -> bool:
         """Return whether all of the comma-separated names are known."""

@@ -58,7 +58,7 @@ class ScoreDifference:
 
 
 def mean(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean of each resample: the statistic of shares and mean ranks."""
+    """Return the mean of each resample: the statistic of accuracy, recall at k or mean rank."""
     share_R: np.ndarray = weights_RK @ values_K.astype(np.float64) / weights_RK.sum(1)
     return share_R
 

@@ -33,7 +33,7 @@ class WiseFt:
             raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
 
     def models(self) -> dict[str, str]:
-        """Return the names of the interpolated models for loading, by their names in the report."""
+        """Return the ``wise-ft:`` name that loads each interpolated model, by its report name."""
         return {
             name_of(alpha): SCHEME
             + json.dumps({"alpha": alpha, "base": self.base, "tuned": self.tuned})

@@ -16,7 +16,7 @@ from biovl.core import config as configs
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSetting:
-    """A setting or constant, and the value that the page states."""
+    """A setting or constant, and the value that ``docs/differences.md`` states."""
 
     name: str
     """Name that users know."""

@@ -137,7 +137,7 @@ def embed_unit(
 def embed_images(
     model: BenchmarkModel, images: Images, start: int, stop: int, *, batch: int, threads: int
 ) -> tuple[np.ndarray, dict[int, str]]:
-    """Return unit embeddings of a range of images, and the reason of each unreadable row.
+    """Return unit embeddings of a range of images, and the reason for each unreadable image.
 
     Args:
         model: The model.
@@ -148,8 +148,8 @@ def embed_images(
         threads: Threads that decode.
 
     Returns:
-        float32, [stop - start, D]; rows of unreadable images are NaN. Reasons are by row of all
-        images.
+        float32, [stop - start, D]; rows of unreadable images are NaN. Keys of the reasons are row
+        indices in ``images``.
     """
     unreadable: dict[int, str] = {}
     rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)

@@ -89,7 +89,7 @@ class ModelDescription:
 
     @property
     def source(self) -> str:
-        """What is loaded: ``uri``, for a name on the hub with its commit."""
+        """``uri`` to load the model from, with the commit if it is a name on the hub."""
         return self.uri if self.revision is None else hub.at(self.uri, self.revision)
 
 

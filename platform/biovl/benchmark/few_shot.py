@@ -126,7 +126,7 @@ def outcome(
         rows: Result of ``readable_rows``.
         learnt: Predictions of each draw, in the order of ``draws``.
         resamples: Bootstrap resamples.
-        validation: Images that hyperparameters are selected on without a split val, in words.
+        validation: Description of the images that select hyperparameters if there is no split val.
     """
     test_N = np.flatnonzero(data.splits == "test")
     is_readable_E = np.isin(test_N, rows["test"])

@@ -57,11 +57,12 @@ class Probe:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Centring and scaling of features by mean and standard deviation of the training images.
+    """Centring and scaling of features by their mean and standard deviation over training images.
 
-    There is one deviation for all features: the regression is equivalent to the unscaled one, with
-    a C that has the same meaning for every model, however narrow the cone of its embeddings. A
-    deviation per feature would amplify features on which a few images happen to agree.
+    All features share one standard deviation: the regression is equivalent to that on unscaled
+    features, and its C has the same meaning for every model, however narrow the cone of its
+    embeddings. Scaling each feature by its own would amplify features on which a few images happen
+    to agree.
     """
 
     mean_D: np.ndarray

@@ -29,7 +29,10 @@ def predictions(model: str, task: str) -> str:
 
 
 def leaks(model: str, task: str) -> str:
-    """Return the path of a task's near duplicates for a model, relative to the report."""
+    """Return the path of the near duplicates of a task's images in a model's training corpus.
+
+    Relative to the report.
+    """
     return f"leaks/{model}/{task}.parquet"
 
 

@@ -183,7 +183,7 @@ def id_hashes(table: Table, first: int, stop: int) -> np.ndarray:
 
 
 def row_ids(table: Table, first: int, stop: int) -> Iterator[list[str]]:
-    """Yield the name of each row, in lists: its id, or part and row if the table has no ids."""
+    """Yield lists of row names: the id of a row, or ``part:row`` if it has none."""
     folder = Folder(table.uri)
     for part, low, high in stretches(table.parts, first, stop):
         if table.id_column is None:

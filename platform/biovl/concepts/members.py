@@ -87,7 +87,7 @@ def read_members(config: ClusterConfig, table: Table, name: str, number: int) ->
 
 
 def _read(table: Table, own: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Yield the members of a task, row group by row group."""
+    """Yield the task's cluster members as rows of ``MEMBER_SCHEMA``, by row group."""
     folder = Folder(table.uri)
     names = [name for name in {"image", "caption", table.id_column} if name and name in table.names]
     begin = 0

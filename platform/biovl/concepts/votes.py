@@ -1,4 +1,7 @@
-"""Votes of reviewers about clusters, and their CSV format, compatible with spreadsheets."""
+"""Votes of reviewers about clusters, and their CSV format, compatible with spreadsheets.
+
+``resolution`` counts them.
+"""
 
 import csv
 import io

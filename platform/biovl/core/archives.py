@@ -201,7 +201,7 @@ class _Reader:
                 self._open.append(ArchiveFolder(here))
 
     def _part(self) -> tuple[ArchiveFolder, Path]:
-        """Detach the files of the innermost folder so far, and continue with it empty."""
+        """Return the innermost folder with its files so far, and replace it by an empty one."""
         part, place = self._open[-1], self._place
         part.is_part = True
         self._open[-1] = ArchiveFolder(part.path, is_part=True)
@@ -417,7 +417,7 @@ def zip_members(stream: BinaryIO, max_bytes: int) -> Members:
 
 
 def tar_members(stream: BinaryIO, max_bytes: int) -> Members:
-    """Yield the members of a tar archive, or of several that follow each other."""
+    """Yield the members of a tar archive, or of several concatenated ones."""
     # tarfile's own streams do not verify checksums. It needs no more of a file than ``read``.
     plain = _Unpacked(stream)
     file: Any = plain

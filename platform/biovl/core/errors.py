@@ -26,7 +26,7 @@ class NothingUsable(ArtifactError):
 
 
 class DamagedTable(ArtifactError):
-    """A Parquet file of an input cannot be read; the job's inputs are searched for it."""
+    """A Parquet file of an input cannot be read; the job then looks for damaged files to report."""
 
 
 class SourceError(BiovlError):

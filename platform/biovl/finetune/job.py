@@ -1,6 +1,7 @@
 """Fine-tune a given model on a corpus, and judge it before and after.
 
 1. tune     pretrain, from the weights of the given model; the best epoch on val
+            (``pretrain/scores.py``)
 2. select   benchmark of interpolations between the given and the tuned model (WiSE-FT), on val and
             on the tasks to retain
 3. judge    benchmark of the given model and the selected one, on test and all other tasks

@@ -37,7 +37,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """Comparison of the published model with the given one on test."""
+    """Comparison of the published model with the model before fine-tuning, on the test split."""
 
     verdict: Verdict
     """``better`` or ``worse`` if interval and p-value both show it, otherwise ``not better``."""

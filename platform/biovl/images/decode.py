@@ -278,8 +278,8 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
 def is_stored_as_displayed(data: bytes) -> bool:
     """Return whether readers that ignore orientation and transparency show a JPEG or PNG correctly.
 
-    These are most training readers: they call Pillow's ``convert("RGB")``. False if the file cannot
-    be decoded.
+    Most data loaders for training are such readers: they call Pillow's ``convert("RGB")``. False if
+    the file cannot be decoded.
     """
     kind = image_format(data)
     try:

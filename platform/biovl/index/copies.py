@@ -209,7 +209,7 @@ def _checked(name: str) -> str:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a cache folder; released when the process ends."""
+    """Hold an exclusive lock on a cache folder in the block, or until the process dies."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)

@@ -215,7 +215,7 @@ def _dim(model: str) -> int:
 
 
 def _precision(config: IndexConfig) -> str:
-    """Return the precision in which ``auto`` computes on the machines of the workers."""
+    """Return the precision to compute in; ``auto`` is resolved on a worker."""
     if config.precision != "auto":
         return config.precision
     if not config.workers.gpus:

@@ -196,10 +196,10 @@ class Encoder:
 
         Args:
             built: The model, with its weights and tokenizer.
-            preprocess: Values of ``preprocess_cfg`` in ``open_clip_config.json``; None: those that
-                the architecture or its weights came with.
-            device: Where to compute.
-            precision: In what to compute.
+            preprocess: Values of ``preprocess_cfg`` in ``open_clip_config.json``; None: those of
+                the architecture or its weights.
+            device: Device to compute on.
+            precision: Precision to compute in.
         """
         self.model = built.model.eval().to(device)
         seen = built.preprocess if preprocess is None else preprocess

@@ -84,14 +84,14 @@ def weights_hash(source: str) -> str | None:
 
 
 def commit(source: str) -> str | None:
-    """Return the commit that a repository of models is at.
+    """Return the commit of a model repository on the Hugging Face Hub.
 
     Args:
         source: ``OWNER/NAME``, optionally with a revision.
 
     Returns:
-        The commit on the hub; where the hub is unreachable, that of the copy which its client has
-        in its cache and would load; None if there is neither.
+        The commit on the hub; if the hub is unreachable, the commit in the local cache; None if
+        there is neither.
     """
     from huggingface_hub import HfApi, constants
 

@@ -35,7 +35,10 @@ class Tokenizer(Protocol):
     """Whether it is CLIP's BPE, for which open_clip needs no files."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the token ids of each text, int32, with start and end, cut to the context."""
+        """Return the token ids of each text, int32, with start and end tokens.
+
+        Longer texts are truncated to the context length.
+        """
         ...
 
     def truncates(self, text: str) -> bool:

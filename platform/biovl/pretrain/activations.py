@@ -1,7 +1,7 @@
 """Activation memory of a training step, measured on a fake GPU (see ``fake_gpu``).
 
-Each tower runs forward and backward as in training. All of its memory but the parameters is linear
-in the number of images or tokens, so that two sizes give it for any other.
+Each tower runs forward and backward as in training. All of its memory except the parameters is
+linear in the number of images or tokens, so measurements at two sizes determine it for any size.
 """
 
 import contextlib

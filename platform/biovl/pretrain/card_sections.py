@@ -69,7 +69,7 @@ def _unseen(lineage: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _tasks(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
-    """Return the scores of further tasks by epoch; empty if there are none."""
+    """Return a Markdown table of the scores on other data by epoch; empty if there are none."""
     last = scores[max(scores)]
     names = [name for name in last if "/" in name and not name.endswith(("/chance", "_rank"))]
     if not names:

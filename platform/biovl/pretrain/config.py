@@ -599,7 +599,7 @@ class PretrainConfig:
 
     @property
     def checkpoint(self) -> tuple[str, str] | None:
-        """RUN and STEP of ``from``; None if it is empty."""
+        """RUN and STEP of the setting ``from`` (``RUN@STEP``); None if the setting is empty."""
         named = _CHECKPOINT.fullmatch(self.from_)
         return None if named is None else (named["run"], named["step"])
 

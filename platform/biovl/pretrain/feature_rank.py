@@ -57,7 +57,10 @@ class FeatureRanks:
         )
 
     def take(self, step: int) -> tuple[float, float] | None:
-        """Return the ranks of images and texts of a step, once; None if they were not measured."""
+        """Remove and return the effective ranks of the image and text features of a step.
+
+        None if they were not measured.
+        """
         ranks = self._measured.pop(step, None)
         if ranks is None:
             return None

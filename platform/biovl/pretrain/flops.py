@@ -1,9 +1,9 @@
-"""Compute per pair: floating-point operations of both towers, counted without computing.
+"""FLOPs per pair: floating-point operations of both towers, counted without computing.
 
-PyTorch counts them on copies without data ("meta"), for any tower that open_clip builds. A
-multiply-add is two operations; norms, activations and softmax are ignored, as in the tables of
-open_clip and in the peaks of hardware vendors' data sheets. The loss is ignored too: it is less
-than 1 % of a step.
+PyTorch counts them on copies on the device ``meta``, for any tower that open_clip builds. A
+multiply-add is two operations; norms, activations and softmax are ignored, as in open_clip's tables
+and in the peak FLOP/s of vendors' data sheets. The loss is ignored too: it is less than 1 % of a
+step.
 """
 
 import copy

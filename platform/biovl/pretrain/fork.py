@@ -343,7 +343,10 @@ def _open(uri: str) -> Run:
 
 
 def _compare_data(run: Run, config: PretrainConfig, mixture: Mixture) -> tuple[bool, int]:
-    """Return whether epochs have the same pairs in the same order, and the draws of the other's."""
+    """Return whether the data is the same as in the forked run, and pairs per epoch of that run.
+
+    The data is the same if an epoch has the same pairs in the same order.
+    """
     other = run.config
     if run.fingerprints == [item.fingerprint for item in inputs_of(config)]:
         draws = draws_of(other.mixture, [part.pairs for part in mixture.parts])

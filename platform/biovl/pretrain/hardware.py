@@ -32,7 +32,7 @@ class Accelerator:
     """Share of the peak that training reaches, eager and compiled, in place of ``rates.yaml``."""
 
     def utilisation(self, *, compiled: bool) -> float | None:
-        """Return the expected share of the peak in training, eager or compiled; None if unknown."""
+        """Return the expected share of peak FLOP/s in training; None if unknown."""
         if self.shares is not None:
             return self.shares[compiled]
         rate = training_rate(self.name, compiled=compiled)

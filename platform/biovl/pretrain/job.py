@@ -206,7 +206,7 @@ def _train(
     say: Callable[[str], None],
     validated: Callable[[int, Mapping[str, Any]], None],
 ) -> None:
-    """Train to the last step and run the pending validations, from the state of the draft."""
+    """Resume from the state in the draft, train to the last step, and run pending validations."""
     checkpoints = Checkpoints(config.out)
     with connect_ray(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):

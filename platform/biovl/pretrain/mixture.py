@@ -225,10 +225,10 @@ def describe_mixture(config: PretrainConfig, mixture: Mixture) -> list[str]:
 
 
 def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
-    """Return a line for each of several corpora that lacks a column of ``data.text``.
+    """Return a line for each corpus and each column of ``data.text`` that it lacks.
 
     Raises:
-        ConfigError: If all corpora lack it.
+        ConfigError: If all corpora lack a column.
     """
     if {name for name, chance in config.data.text.items() if chance > 0} == {"text"}:
         return []
@@ -247,13 +247,13 @@ def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
 
 
 def find_teacher(distill: DistillConfig, corpora: Sequence[str]) -> StoredTeacher | None:
-    """Return the teacher's embeddings in all corpora, as their first pairs store them.
+    """Return the columns and dimension of the teacher's embeddings; None without distillation.
 
-    Returns:
-        None without distillation.
+    Reads the first pair of each corpus.
 
     Raises:
         ConfigError: If a corpus lacks a column of ``step.distill``, or dimensions differ.
+        ArtifactError: If an embedding of a first pair is invalid.
     """
     if not distill.weight:
         return None

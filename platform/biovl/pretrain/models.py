@@ -149,10 +149,10 @@ def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:
 
 
 def check_optimizer(described: Described, optim: OptimConfig) -> None:
-    """Lock what is not trained, and check the settings of the optimizer.
+    """Freeze the parameters that are locked, and check the settings of the optimizer.
 
     Raises:
-        ConfigError: If they do not fit the model.
+        ConfigError: If the settings do not fit the model.
     """
     lock(described.model, optim)
     make_optimizer(described.model, optim)

@@ -168,7 +168,10 @@ class EpochRuns:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def draws(self, first: int, stop: int) -> np.ndarray:
-        """Return the draws ``first`` to ``stop`` of the epoch. Shape [stop - first], int64."""
+        """Return the draws (see ``epoch_order``) from ``first`` up to but not including ``stop``.
+
+        Shape [stop - first], int64; shorter at the end of the epoch.
+        """
         stop = min(stop, len(self))
         if stop <= first:
             return np.empty(0, np.int64)

@@ -158,7 +158,7 @@ def join_pieces(pieces: Sequence[pa.Table], image_px: int, *, pinned: bool = Fal
 
 
 def _joined_teacher(pieces: Sequence[pa.Table], pinned: bool) -> torch.Tensor | None:
-    """Return the teacher's embeddings; None without any. float16, shape [B, 2, E]."""
+    """Return the teacher's embeddings, None if there are none. float16, shape [B, 2, E]."""
     given = [piece for piece in pieces if "teacher" in piece.column_names]
     if not given:
         return None

@@ -19,7 +19,7 @@ from biovl.pretrain.step import Towers
 def towers_of(
     built: Built, step: StepConfig, device: torch.device, optim: OptimConfig | None = None
 ) -> Towers:
-    """Return the towers of a model on a device, in training mode but for a locked one.
+    """Return the towers of a model on a device, in training mode unless locked.
 
     They are compiled with ``step.compile=true``; ``auto`` is for the caller to decide.
 

@@ -1,4 +1,4 @@
-"""Validation scores recorded in the draft of a run, and the epochs that still need validation."""
+"""Validation scores in the draft of a run: the best epoch, and epochs still to be validated."""
 
 from collections.abc import Mapping
 from typing import Any

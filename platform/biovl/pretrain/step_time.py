@@ -1,7 +1,7 @@
-"""Where the time of a step goes: seconds by part, of every worker.
+"""Time of each part of a training step, in seconds, of every worker.
 
-On a GPU the marks between parts are CUDA events: the host waits for none of them, and they are read
-when the step is complete. On the CPU they are readings of a clock.
+On a GPU, parts are delimited by CUDA events: they are read when the step is complete, and the host
+does not wait for them. On the CPU, times are read from a clock.
 """
 
 import contextlib
@@ -135,7 +135,7 @@ def busy_s(seconds: Seconds) -> float:
 
 
 def slowest(by_rank: Sequence[Seconds]) -> int:
-    """Return the rank for which the others wait: their steps take as long as its own."""
+    """Return the rank with the most busy time, for which the others wait."""
     return max(range(len(by_rank)), key=lambda rank: busy_s(by_rank[rank]))
 
 

@@ -165,11 +165,11 @@ def stream(
         workers: Number of workers. It does not change the batches of all workers together.
         data_cpus: CPUs that load for all workers; None for all free CPUs. At least one per worker.
         prefetch_steps: Batches prefetched into this process.
-        while_waiting: Called about once a second while no batch is there.
+        while_waiting: Called about once a second while no batch is ready.
         pinned: Whether batches are in pinned memory, for asynchronous copies to a GPU.
 
     Raises:
-        ArtifactError: When an unreadable pair is reached that may not be replaced.
+        ArtifactError: During iteration, if a pair is unreadable and must not be replaced.
     """
     batches: queue.Queue[_Item] = queue.Queue(prefetch_steps)
     stop = threading.Event()

@@ -28,7 +28,7 @@ def warnings_of(
         rows: Rows of ``metrics.jsonl``.
         loss: The training loss: ``infonce`` or ``siglip``.
         published: Epoch whose weights are published, from 0.
-        val_pairs: Pairs of val.
+        val_pairs: Number of pairs in the split val.
     """
     if not scores:
         return [f"no epoch was validated: the corpus has {val_pairs} pairs in val"]

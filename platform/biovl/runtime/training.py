@@ -36,15 +36,15 @@ def decay_matrices(
 
 
 class ScheduledAdamW:
-    """AdamW whose learning rates follow a schedule; equal workers sum their gradients.
+    """AdamW with a learning rate schedule. Gradients are summed over data-parallel workers.
 
     Args:
         trained: The parameters. Their order is part of the state.
         schedule: Factor on the learning rates of all groups, by step from 0.
         betas: Coefficients of the running averages of the gradient and its square.
         eps: Term added to the denominator for numerical stability.
-        clip_norm: Maximum norm of all gradients together; None: no limit.
-        workers: Workers that take each step together.
+        clip_norm: Maximum global norm of the gradients; None: no clipping.
+        workers: Data-parallel workers; None: one worker.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class EpochTraining:
             checkpoints.wait()
 
     def state(self) -> dict[str, Any]:
-        """Return the state to resume from. Its tensors are those in training."""
+        """Return the state to resume from. Tensors are references, not copies."""
         return {
             "steps_done": self.epochs_done,
             **{part: dict(tensors) for part, tensors in self._parts.items()},

@@ -21,7 +21,7 @@ def share(total: int, rank: int, workers: int) -> range:
 
 @dataclass(frozen=True)
 class Workers:
-    """One of ``count`` equal workers, with its collectives; those of a single worker do nothing."""
+    """Rank and number of the workers, with collective operations: no-ops for a single worker."""
 
     rank: int = 0
     count: int = 1

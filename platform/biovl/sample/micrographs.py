@@ -75,7 +75,7 @@ def histology(topic: Topic, rng: Rng) -> PanelContent:
 
 
 def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
-    """Crop the bundled DAB-stained colon and make the brown stain stronger or weaker."""
+    """Return a crop of the bundled image of DAB-stained colon, its brown stain varied."""
     strength, words, words_es = pick(
         rng, ((0.25, "weak", "débil"), (1.0, "moderate", "moderada"), (1.9, "strong", "intensa"))
     )

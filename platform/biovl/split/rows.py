@@ -168,7 +168,10 @@ def _cut(
 
 
 def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str | None]:
-    """Return the printed labels, and the next letter of the alphabet if a panel has it as well."""
+    """Return the expected labels that are printed, and an unexpected one that clearly is, or None.
+
+    Only the letter that follows the last expected label is looked for.
+    """
     last = max(expected)
     after = chr(ord(last) + 1) if len(last) == 1 and last.isascii() and last.isalpha() else None
     # Axes, bars and dots resemble an I, an l and an o.

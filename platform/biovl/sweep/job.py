@@ -418,7 +418,7 @@ class _Endings(tune.Callback):
         self._draft = Draft(out)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Handle a trial that was stopped or returned."""
+        """Handle a trial that the scheduler stopped or whose function returned."""
         self._later(trial)
         own = trial.config["trial"]
         key = _ended(own["name"])

@@ -1,4 +1,4 @@
-"""Completion of a chain of labels: its first or last one, or one in another style."""
+"""Addition of labels that a chain lacks: the first, the last, or those in another style."""
 
 import re
 from collections import Counter

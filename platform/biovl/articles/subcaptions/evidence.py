@@ -103,7 +103,7 @@ def features(caption: str, marker: Marker, group: Group, expected: int) -> list[
 
 
 def _is_among_foreign(caption: str, marker: Marker, group: Group) -> bool:
-    """Return whether the sentence has other letters in brackets, which are no labels."""
+    """Return whether a marker's sentence has bracketed letters that are no markers of its group."""
     start = max(
         caption.rfind(". ", max(0, marker.start - 200), marker.start), marker.start - 200, 0
     )

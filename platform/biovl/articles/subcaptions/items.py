@@ -38,7 +38,7 @@ def end_of_last(caption: str, own: Sequence[Marker], end: int) -> Cut:
 
 
 def clause_before(caption: str, start: int, end: int) -> int:
-    """Return where the last clause that starts in a range starts; ``end`` if none does."""
+    """Return the start of the last clause that begins in a range; ``end`` if there is none."""
     return max((m.start() for m in CLAUSE.finditer(caption, start, end)), default=end)
 
 

@@ -19,7 +19,7 @@ Features = Mapping[str, float]
 
 
 class Cut(NamedTuple):
-    """A place between what a list shares and its items."""
+    """A boundary between words that all items of a list share and the words of one item."""
 
     at: int
     """In characters of the text."""

@@ -1,7 +1,7 @@
 """Selection of a caption's panel labels among the candidate markers.
 
-A caption's labels are one alphabet from its first letter on, mostly in one style. ``(g)`` after a
-quantity, ``As(V)`` or ``E. coli`` are excluded by this without a list of exceptions.
+A caption's labels follow one alphabet from the first letter, mostly in one style. This excludes
+``(g)`` after a quantity, ``As(V)`` or ``E. coli`` without a list of exceptions.
 """
 
 import itertools

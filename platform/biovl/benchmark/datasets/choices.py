@@ -287,7 +287,9 @@ def _captioned(
     captions_of: list[Any],
     usable: list[int],
 ) -> list[tuple[list[list[str]], list[int]]] | None:
-    """Return captions in place of the options, once per wording; None if they do not match.
+    """Return (options, answers) for each wording of the captions, with captions as the options.
+
+    None if the captions cannot be assigned to the options consistently.
 
     Args:
         options: Options of each row.

@@ -40,7 +40,7 @@ NO_IMAGE = "the image is not there"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the dataset: questions about images, VQA-RAD or SLAKE."""
+    """Settings of a visual question answering dataset, VQA-RAD or SLAKE."""
 
     path: str
     """The unpacked folder, local or ``s3://``; the dataset is detected from its files."""

@@ -1,4 +1,4 @@
-"""Figures of harvested articles that may be in the task, and the reason for every other one."""
+"""Figures of harvested articles that may be in the task, and why others are left out."""
 
 import re
 from collections import Counter

@@ -105,7 +105,7 @@ class _Heads(nn.Module):
 
 
 def _tensors(path: str) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint by name, without ``module.`` of data parallelism."""
+    """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
     if not Path(path).is_file():
         raise ArtifactError(f"{path} is not there: expected CheXbert's checkpoint, chexbert.pth")
     try:

@@ -167,7 +167,7 @@ def _publish(
 
 
 def _move(folder: Folder, split: str, parts: list[Mapping[str, int]]) -> dict[str, dict[str, Any]]:
-    """Give the parts of a split their names, which hold their number; may be repeated."""
+    """Rename the parts of a split to ``SPLIT-NUMBER-of-COUNT``; return them by name. Idempotent."""
     files = {}
     for number, part in enumerate(parts):
         unfinished = draft_name(split, number)

@@ -69,7 +69,7 @@ class LinearProbe:
         return few_shot.labelled(self.config.data, "a linear probe")
 
     def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Fit a probe for every share and seed, and return the metrics on test."""
+        """Fit a probe per training fraction and seed, and return the metrics on the test split."""
         feature_ND = np.asarray(embedded.image_ND, np.float32)
         rows = few_shot.readable_rows(data, feature_ND)
         learnt = [

@@ -1,4 +1,4 @@
-"""Tables published with a harvest: the state of each version, tombstones, failed downloads."""
+"""Tables published with a harvest: states of article versions, tombstones, failed downloads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -149,7 +149,7 @@ def _named(reading: LabelReading, text: str) -> LabelReading:
 
 
 def _unexpected(found: list[Word], page_px: int) -> list[tuple[LabelReading, float]]:
-    """Return the letters from A on that are probably labels; none if fewer than two are."""
+    """Return the probable labels, consecutive letters from A or a; empty if fewer than two."""
     best: list[tuple[LabelReading, float]] = []
     for names in (string.ascii_uppercase, string.ascii_lowercase):
         kept = choose(

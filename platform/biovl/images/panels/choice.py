@@ -354,10 +354,10 @@ def _offsets(
 
 
 def _places(root: Cut, marks: Sequence[Mark]) -> list[LabelOffset]:
-    """Return the corners, and the positions that the outermost labels suggest.
+    """Return candidate positions of labels in panels: at a corner, or at an offset from it.
 
-    In a grid of panels, all labels have the same offset from their corner as the first from the
-    figure's.
+    In a grid of panels, every label has the same offset from the corner of its panel. So the offset
+    is the smallest one of a label from that corner of the whole figure.
     """
     corners = [LabelOffset(across, down, 0.0, 0.0, prior) for across, down, prior in _CORNERS]
     if not marks:

@@ -251,9 +251,10 @@ def _implied(
 
 
 def _bridged(ink: Ink, table: np.ndarray, box: Cut, axis: int, a: int, b: int) -> float:
-    """Return the cost of lines that run through a gap from side to side, such as axes and frames.
+    """Return what is added to the cost of a cut in a gap because lines cross the gap.
 
-    Those of plots run along its ends; a connecting line or arrow may be anywhere.
+    Lines near either end of the gap cost more: they are probably axes or frames of a plot, while a
+    connecting line or arrow may be anywhere.
     """
     x0, y0, x1, y1 = box
     if axis == 0:

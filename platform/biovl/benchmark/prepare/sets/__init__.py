@@ -86,7 +86,7 @@ class RawSet:
 
 
 class SetReader(Protocol):
-    """Reader of one distribution."""
+    """Reader of the files of a data set as its authors distribute them."""
 
     def open(self, raw: RawFiles) -> RawSet:
         """Return the data set; reads tables and listings, no images.
