@@ -28,7 +28,9 @@ class Cut(NamedTuple):
 
 
 _MOST_WORDS = 60
-"""Words of an item that are read: no item of an annotated list has more."""
+"""Places that are compared: no item of an annotated list has more words."""
+_MOST_CHARS = 800
+"""Characters that are read of an item, and of what is shared: time is linear in the caption's."""
 _MOST_ALIGNED = 14
 
 _WORD = re.compile(r"\S+")
@@ -76,17 +78,25 @@ def start_of_tail(text: str, others: Sequence[str]) -> Cut:
 
 def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
     """Return the places where the first item may begin, and the features of each."""
-    items = [_words(_plain(other)) for other in others]
-    lengths = [len(item) for item in items]
-    second = items[0]
+    other = others[0][:_MOST_CHARS]
+    second = _words(_plain(other))
     if not second:
         return []
     starts = [match.start() for match in _outside(text)]
     starts = starts[:1] + starts[1:][-_MOST_WORDS:]
     # "Photograph of the lesion (A), dermoscopy (B)": each is an image of its own kind.
-    are_views = VIEW.search(others[0]) is not None
+    are_views = VIEW.search(other) is not None
     return [
-        (start, _head(text[:start], text[start:], second, others[0], len(lengths)))
+        (
+            start,
+            _head(
+                text[max(0, start - _MOST_CHARS) : start],
+                text[start : start + _MOST_CHARS],
+                second,
+                other,
+                len(others),
+            ),
+        )
         for start in starts
         if text[start:].strip(" ,;:") and not (are_views and _loses_view(text, start))
     ]
@@ -94,6 +104,7 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
 
 def tails(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
     """Return the places where the last item may end, and the features of each."""
+    others = [other[-_MOST_CHARS:] for other in others]
     items = [_words(_JOINT_END.sub("", other).strip(" ,;:.")) for other in others]
     if not all(items):
         return []
@@ -102,7 +113,10 @@ def tails(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
         for before, match in itertools.pairwise(_outside(text)[: _MOST_WORDS + 1])
         if not _needs_more(before[0]) and _core(match[0]) not in _RELATIVE
     ]
-    return [(at, _tail(text[:at], text[at:], items, others)) for at in (*starts, len(text))]
+    return [
+        (at, _tail(text[:at][-_MOST_CHARS:], text[at : at + _MOST_CHARS], items, others))
+        for at in (*starts, len(text))
+    ]
 
 
 def chances(cuts: Sequence[tuple[int, Features]], weights: Mapping[str, float]) -> list[float]:
