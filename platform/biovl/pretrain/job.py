@@ -183,6 +183,7 @@ def _published_or_trained(
         loaded = with_names(config, draft.once(hub.PINNED, lambda: pinned))
         if loaded.model != with_names(config, pinned).model:
             built = build(loaded.model, with_weights=False)
+            check_optimizer(built, config.optim)
         for line in record_changes(
             draft, before, config, lambda epochs: Plan.of(mixture.draws, config.batch, epochs)
         ):
