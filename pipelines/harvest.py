@@ -1,4 +1,4 @@
-"""``biovl harvest`` in a checkout that is not installed."""
+"""Run ``biovl harvest`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

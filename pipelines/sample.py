@@ -1,4 +1,4 @@
-"""``biovl sample`` in a checkout that is not installed."""
+"""Run ``biovl sample`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

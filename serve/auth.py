@@ -6,9 +6,9 @@
 
     python -m serve.auth new ward-7 --scopes search,embed     prints a key once, and its entry
 
-A file that is deleted, unreachable or invalid is tried again every second. Its last keys remain
-valid for a minute: an editor or a network disk may be about to put it back. Then every request gets
-503 until it can be read, because it may have revoked a key.
+If the file is deleted, unreachable or invalid, reading is retried every second. The last keys read
+remain valid for a minute, as an editor or a network disk may be about to restore the file. After
+that, every request gets 503 until the file can be read: its new version may have revoked a key.
 
 Without keys, only requests from this machine are accepted, and from browsers only those of pages
 that this service serves.

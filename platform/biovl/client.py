@@ -165,7 +165,7 @@ class Client:
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Return unit vectors of texts, float32, shape [N, D].
 
-        A warning is issued if the end of a text was left out, as it is longer than the model reads.
+        A warning is issued if a text was truncated to the model's context length.
 
         Raises:
             RequestRefused: If the service rejects the request; the message gives the reason.

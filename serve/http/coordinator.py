@@ -87,7 +87,7 @@ class Coordination:
         return self._serving
 
     def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
-        """Return the release to serve; ``initial`` becomes it if none is served yet."""
+        """Return the release to serve; if there is none yet, set it to ``initial``."""
         if self._serving is None:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving

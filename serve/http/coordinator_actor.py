@@ -9,7 +9,7 @@ from serve.http.coordinator import Coordination, Coordinator, LocalCoordinator
 
 
 def ray_coordinator(name: str, *, poll_s: float) -> Coordinator:
-    """Return a client of the coordinator actor with a name, which is started if necessary."""
+    """Return a client of the named coordinator actor, which is created if it does not exist."""
     # A busy process may miss several polls; after ten the replica counts as dead.
     return cast(Coordinator, _Client(name, silent_s=max(5.0, 10 * poll_s)))
 

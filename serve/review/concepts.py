@@ -145,7 +145,7 @@ def order(what: str, seed: int, key: str) -> int:
 def practice_of(clusters: Mapping[int, Cluster], count: int, seed: int) -> tuple[int, ...]:
     """Return the ids of the practice clusters, the same for every reviewer.
 
-    At most half of all clusters: of three, one.
+    At most half of all clusters, rounded down.
     """
     count = min(count, len(clusters) // 2)
     ids = sorted(clusters, key=lambda one: order("practice", seed, clusters[one].key))

@@ -139,7 +139,7 @@ class Desk:
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
     def count_again(self) -> None:
-        """Count the votes of all clusters again, when a review starts with its taxonomy."""
+        """Recount the votes of all clusters at the start: the taxonomy may have changed."""
         with self.database.writing() as connection:
             store.count_again(connection, self.taxonomy)
 

@@ -130,7 +130,7 @@ def no_index() -> Problem:
 
 
 def stale(version: str) -> Problem:
-    """Return the problem of embeddings of a model that is no longer served."""
+    """Return the ``Problem`` for embeddings of a model that is no longer served."""
     return Problem(
         409,
         "stale-model",

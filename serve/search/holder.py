@@ -1,4 +1,4 @@
-"""The release that a replica serves, and the next one, loaded until all replicas can switch."""
+"""The release that a replica serves, and the next one, loaded before all replicas switch to it."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ class _Failure:
     """A release that failed to load."""
 
     generation: int = 0
-    """Release that a replica serves, and the next one, loaded before all replicas switch to it."""
+    """``ReleaseTarget.generation`` of the release; 0 if none has failed."""
     reason: str = ""
     at: float = 0.0
     """Time of the failure, ``time.monotonic``, seconds."""

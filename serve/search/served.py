@@ -17,7 +17,7 @@ _REMEMBERED = 8
 
 
 class DescriptionCache:
-    """Cache of ``Engine.about`` for a few seconds; also has previous models and indexes."""
+    """Cache of ``Engine.about`` for a few seconds; keeps those of earlier versions longer."""
 
     def __init__(self, engine: Engine) -> None:
         """Create an empty cache."""

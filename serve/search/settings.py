@@ -21,7 +21,7 @@ class Rights(Checked):
 
     @property
     def accepted(self) -> frozenset[str]:
-        """Reasons of ``biovl.articles.rights`` that do not prevent sending an image."""
+        """Reasons to withhold an image (``biovl.articles.rights``) that these settings ignore."""
         stated = {"allowed": (), "unstated": (rights.NOT_STATED,), "all": rights.REASONS}
         return frozenset((rights.RETRACTED, *stated[self.images]))
 

@@ -78,7 +78,7 @@ def image_of(text: str, limits: Limits, at: Location) -> bytes:
 
 
 def images_of(texts: Sequence[str], limits: Limits, name: str) -> list[bytes]:
-    """Return several images, as ``image_of``; errors state the position of the image."""
+    """Apply ``image_of`` to several images; errors state the position of the image."""
     return [image_of(text, limits, ("body", name, number)) for number, text in enumerate(texts)]
 
 

@@ -38,7 +38,7 @@ class AnnotateWorkers(WorkerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectConfig:
-    """Which rows to compute; the columns of the others say that they are not selected."""
+    """Selection of rows to annotate; the other rows are marked as not selected in the output."""
 
     rules: tuple[Plugin, ...] = ()
     """Rules that rows must pass, as in assemble: ``select.rules+=years(2015)``. They read columns
@@ -204,7 +204,7 @@ def image_type() -> AnnotateConfig:
 
 
 def context() -> AnnotateConfig:
-    """Caption with citing sentences, abstract and acronyms spelled out: no model (needs table)."""
+    """Caption with citing sentences, abstract and expanded acronyms; no model (needs table)."""
     return AnnotateConfig(table=REQUIRED, annotator=Plugin("context"))
 
 

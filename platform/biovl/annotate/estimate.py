@@ -20,7 +20,7 @@ SAMPLE = 64
 
 @runtime_checkable
 class Estimates(Protocol):
-    """An annotator that sends requests to a model."""
+    """An annotator that sends requests to a model, and can estimate their number and cost."""
 
     def expected(self, prepared: bytes) -> Counter[str]:
         """Return the expected ``requests``, ``input_tokens`` and ``output_tokens`` of a row."""
@@ -90,7 +90,7 @@ def _prepared(
 
 
 def shares(rows: Sequence[int]) -> list[int]:
-    """Return how many of ``SAMPLE`` rows to take from each unit, by the rows of each."""
+    """Distribute ``SAMPLE`` rows over units in proportion to their numbers of rows."""
     ends = np.cumsum([0, *rows])
     count = min(SAMPLE, ends[-1])
     # Evenly spaced in the table, each in the middle of its stretch.

@@ -36,11 +36,11 @@ def inputs(config: AnnotateConfig) -> list[Input]:
 
 
 def check(config: AnnotateConfig, table: Table) -> None:
-    """Check that the columns exist that the rules read.
+    """Check that all columns that the rules read exist.
 
     Raises:
-        ConfigError: If one does not; the message has the rule.
-        ArtifactError: If a folder of columns is not published, or is of another table.
+        ConfigError: If one does not; the message names the rule and the column.
+        ArtifactError: If a folder of columns is not published, or was made from another table.
     """
     available = [*table.names]
     if _is_harvest(table):
@@ -112,7 +112,7 @@ def described(counts: dict[str, Any]) -> str:
 
 
 def store(config: AnnotateConfig, table: Table, number: int) -> None:
-    """Look at a part, and store the result in the draft."""
+    """Apply the rules to a part, and store the result of ``look`` in the draft."""
     _write(config, f"{_LOOKED}/{number:06d}.parquet", look(config, table, number))
 
 
@@ -135,7 +135,12 @@ def is_selected(config: AnnotateConfig, unit: Unit) -> np.ndarray | None:
 
 
 def mask(reasons: pa.Array, unit: Unit) -> np.ndarray:
-    """Return which rows of a unit are selected, from the reasons of its part."""
+    """Return which rows of a unit are selected: those without a reason. Bool, shape [rows].
+
+    Args:
+        reasons: Reason why each row of the unit's part is not selected; null if it is selected.
+        unit: A range of rows of the part.
+    """
     selected: np.ndarray = (
         reasons.slice(unit.first, unit.rows).is_null().to_numpy(zero_copy_only=False)
     )

@@ -13,8 +13,8 @@ T = TypeVar("T")
 class SpanIndex(Generic[T]):
     """Objects by their range in a text.
 
-    A look-up takes logarithmic time plus that of what it returns, if ranges are not nested in each
-    other; references and superscripts are not.
+    A lookup takes O(log N + number of results) if ranges are not nested; those of references and
+    superscripts are never nested.
     """
 
     def __init__(self, items: Iterable[T], span_of: Callable[[T], Span]) -> None:
@@ -26,12 +26,12 @@ class SpanIndex(Generic[T]):
         self._ends = list(accumulate((span.end for span, _ in pairs), max))
 
     def overlapping(self, start: int, end: int) -> list[T]:
-        """Return the objects whose range shares a character with another one, by start."""
+        """Return the objects whose range overlaps ``[start, end)``, sorted by start."""
         first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
         return [item for span, item in self._pairs[first:last] if span.end > start]
 
     def starting_in(self, start: int, end: int) -> list[T]:
-        """Return the objects whose range starts inside another one, by start."""
+        """Return the objects whose range starts in ``[start, end)``, ordered by start."""
         first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
         return [item for _, item in self._pairs[first:last]]
 

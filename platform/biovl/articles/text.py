@@ -123,7 +123,7 @@ def resolve_entities(root: etree._Element) -> str | None:
 def detach(
     elements: Iterable[etree._Element], instead: Callable[[etree._Element], str] = lambda _: ""
 ) -> None:
-    """Remove elements from their parents, keeping the text after each and another in its place."""
+    """Replace elements with the text that ``instead`` returns, keeping the text after each."""
     chosen = dict.fromkeys(elements)
     for first in [element for element in chosen if element.getprevious() not in chosen]:
         # The texts of neighbours are joined once: one by one takes quadratic time.

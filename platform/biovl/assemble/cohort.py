@@ -35,7 +35,7 @@ class CohortStage:
 def steps(stats: Mapping[str, Any]) -> list[CohortStage]:
     """Return the stages from the harvested articles to the pairs of the corpus.
 
-    The exclusions after each stage add up to the difference to the next one of the same unit.
+    The exclusions after a stage sum to the difference from the next stage with the same unit.
     """
     articles, figures = stats["harvested"]["articles"], stats["harvested"]["figures"]
     unreadable = {k: n for k, n in articles["defects"].items() if k != NO_FIGURES}

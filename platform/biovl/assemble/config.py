@@ -274,7 +274,7 @@ def default() -> AssembleConfig:
 
 
 def training() -> AssembleConfig:
-    """The default, with images reduced to 288 px, which decode at training speed."""
+    """The default, with images reduced to 288 px, so that decoding keeps up with training."""
     # Enough for inputs of 224 px (273 px with crops of 0.9 of the area): all models of the papers
     # but biomedclip_384. Pretrain rejects larger models on such a corpus.
     return replace(default(), image=ImageConfig(short_side_px=288))
@@ -286,7 +286,7 @@ def long_captions() -> AssembleConfig:
 
 
 def commercial() -> AssembleConfig:
-    """The default, only with licences that allow commercial use."""
+    """The default, restricted to licences that allow commercial use."""
     allowed = Plugin("license_groups", {"allowed": ["commercial"]})
     return replace(default(), rules=(*default().rules, allowed))
 
@@ -330,7 +330,7 @@ def _as_published() -> AssembleConfig:
 
 
 def biomedica_24m() -> AssembleConfig:
-    """BIOMEDICA as published: every JPEG with a caption, all in train; counts for its table 7."""
+    """BIOMEDICA as published: every JPEG with a caption, all in train; token counts (table 7)."""
     return replace(_as_published(), full_text_tokens=True)
 
 

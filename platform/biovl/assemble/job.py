@@ -279,8 +279,8 @@ def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
     """Return the label columns whose values are counted.
 
     Raises:
-        ConfigError: If the column of ``text`` does not exist, that of ``balance`` does not exist
-            or holds no labels, or one of ``embeddings`` does not exist or holds none.
+        ConfigError: If the column of ``text`` does not exist, ``balance.column`` is not a label
+            column, or a column of ``embeddings`` is not an embedding column.
     """
     for name in config.embeddings:
         if name not in columns.names or not pairing.is_vector(columns.field(name).type):

@@ -1,7 +1,7 @@
-"""What a corpus would lose to the steps of the default recipe that its own recipe leaves out.
+"""Count the pairs that steps of the default recipe would remove, for recipes without these steps.
 
-The papers neither removed duplicates nor retracted articles nor thumbnails. Who follows them sees
-here what that costs.
+The papers did not remove duplicates, retracted articles or thumbnails. The counts show how many of
+these are in a corpus assembled as in a paper.
 """
 
 from typing import Any
@@ -92,7 +92,9 @@ def count(config: AssembleConfig, pairs: pa.Table, split: np.ndarray) -> dict[st
 def representatives(
     images: pa.Table, *, near: bool, max_distance: int = duplicates.MAX_DISTANCE
 ) -> np.ndarray:
-    """Return the row that represents each image, as ``duplicates.survivors``; int64, shape [N].
+    """Return the row that represents each image: its own, or that of the image it duplicates.
+
+    int64, shape [N]. Representatives are chosen by ``duplicates.survivors``.
 
     Args:
         images: ``DUPLICATE_COLUMNS`` of N images that have a size.

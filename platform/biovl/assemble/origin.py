@@ -16,8 +16,8 @@ def origin(stats: Mapping[str, Any]) -> Origin:
         stats: Content of a corpus's ``stats.json``: ``journals`` is read.
 
     Returns:
-        ``synthetic`` if all journals are of the sample, ``own`` if no article names a journal (a
-        table of private images), else ``literature``.
+        ``synthetic`` if all articles are from ``biovl.sample``, ``own`` if no article names a
+        journal (a table of private images), otherwise ``literature``.
     """
     journals = [row["journal"] for row in stats["journals"]["top"]]
     if not journals:

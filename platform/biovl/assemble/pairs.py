@@ -250,7 +250,7 @@ def caption_instead(rows: pa.Table, text: TextChoice) -> pa.ChunkedArray | None:
 
 
 def count_texts(rows: pa.Table, text: TextChoice, counter: Counter[str]) -> None:
-    """Add the pairs with a generated text, and those with their caption instead, by reason."""
+    """Count the pairs with a generated text, and the reasons why others have their caption."""
     reasons = caption_instead(rows, text)
     if reasons is not None:
         for reason, count in Counter(reasons.to_pylist()).items():

@@ -145,7 +145,7 @@ def license_groups(allowed: tuple[LicenseGroup, ...]) -> Rule:
 
 
 def languages(allowed: tuple[str, ...]) -> Rule:
-    """Keep articles in a language, by ISO 639-1 code without country: ``en`` covers ``en-GB``.
+    """Keep articles in the allowed languages (ISO 639-1, without country): ``en`` covers ``en-GB``.
 
     Articles without a language count as English: the default of JATS's ``xml:lang``.
     """

@@ -27,7 +27,7 @@ TASKS = "benchmark.tasks"
 
 
 def expand_suites(names: Sequence[str]) -> list[Benchmark]:
-    """Return benchmarks by names, also names of suites, without repetition.
+    """Return the benchmarks with the given names, without duplicates; suites are expanded.
 
     Raises:
         ConfigError: If a name is unknown; the message lists the known ones.

@@ -81,8 +81,8 @@ def of_classes(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> C
             question are in the same wording.
 
     Raises:
-        ConfigError: If a class has no captions or another number of them, two classes share one, or
-            a class is unknown.
+        ConfigError: If a class has no captions, numbers of captions differ, two classes share a
+            caption, or a class is unknown.
     """
     captions = _named(data, captions)
     _check(data, captions)

@@ -162,8 +162,8 @@ def confusion(labels_N: np.ndarray, predicted_N: np.ndarray, classes: int) -> np
 def nearest_class(similarity_NC: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the most similar class of each image; ties are broken at random. int64, shape [N].
 
-    A model with constant embeddings therefore scores like guessing, and the published prediction is
-    still a single class.
+    A model with constant embeddings therefore scores at chance level, and each prediction is still
+    a single class.
     """
     best_N1 = similarity_NC.max(axis=1, keepdims=True)
     is_tied_NC = similarity_NC >= best_N1 - TIE

@@ -139,7 +139,7 @@ class BenchmarkConfig:
                 )
 
     def named_models(self) -> dict[str, str]:
-        """Return the models by name; an unnamed model has the last part of its path as name."""
+        """Return the models by name; an unnamed model is named after the last part of its path."""
         if self.wise_ft is not None:
             return self.wise_ft.models()
         if self.models:
@@ -163,7 +163,7 @@ class BenchmarkConfig:
         return f"{parent}/.benchmark-cache" if parent else ".benchmark-cache"
 
     def shared(self) -> dict[str, Any]:
-        """Return the settings that tasks inherit: seed, resamples, and others they do not set."""
+        """Return the settings that tasks inherit by default: corpus, data, resamples and seed."""
         values = {
             "corpus": self.corpus,
             "data": self.data,

@@ -64,7 +64,7 @@ def _format(uri: str) -> str:
 
 
 def with_classes(plugin: Plugin) -> Plugin:
-    """Return the plug-in that reads the data as labelled images, also for questions."""
+    """Return a plug-in that reads the data as labelled images, even a table of questions."""
     return replace(plugin, name="table") if plugin.name == "choices" else plugin
 
 

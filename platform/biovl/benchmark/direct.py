@@ -48,7 +48,7 @@ def open_tasks(described: Mapping[str, Plugin], setting: str) -> dict[str, Task]
 def evaluate_tasks(tasks: Mapping[str, Task], model: BenchmarkModel) -> dict[str, float]:
     """Return the scores of a model: ``TASK/METRIC``, and ``TASK/chance`` where it is known.
 
-    They equal those of benchmark with the same precision.
+    They equal those of the job ``benchmark`` with the same precision.
 
     Raises:
         ArtifactError: If the data of a task cannot be read.

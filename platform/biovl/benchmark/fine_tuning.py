@@ -62,13 +62,13 @@ class TuningConfig:
 
 
 class Crops:
-    """Cache of preprocessed images, all of them readable.
+    """Preprocessed images, cached up to a size limit; the others are read again when needed.
 
     Args:
         model: Model that preprocesses them.
         images: Images of a benchmark.
         rows: Rows that will be used.
-        held_bytes: Size of the cache in bytes.
+        held_bytes: Maximum size of the cache in bytes.
         threads: Threads that decode.
     """
 

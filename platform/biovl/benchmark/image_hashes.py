@@ -73,10 +73,10 @@ def looks_of_figures(uri: str) -> Iterator[pa.Table]:
 
 
 def looks_of_index(index: Index) -> pa.Table:
-    """Return the file hashes of the training figures of an index, ``LOOKS``.
+    """Return the file hashes of the training figures of an index, as a table ``LOOKS``.
 
-    Perceptual hashes are only in ``figures/``; with an index alone, re-encoded images are found by
-    their embeddings.
+    Perceptual hashes are null: only ``figures/`` has them. With an index alone, re-encoded images
+    are found by their embeddings.
     """
     columns = [index.column(name) for name in ("figure_id", "image_sha256", "split")]
     table = pa.table(dict(zip(("id", "sha256", "split"), columns, strict=True)))
@@ -106,7 +106,7 @@ class Hashes:
         ]
 
     def near(self, corpus: pa.Table) -> Iterator[NearDuplicates]:
-        """Yield duplicates of benchmark images in a chunk of a corpus, a table ``LOOKS``."""
+        """Yield duplicates of benchmark images in ``corpus``, a chunk with the schema ``LOOKS``."""
         ids = corpus["id"]
         at = pc.index_in(corpus["sha256"], self._files, skip_nulls=True)
         shared = np.flatnonzero(at.is_valid())

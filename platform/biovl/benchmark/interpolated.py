@@ -32,7 +32,7 @@ def fingerprint(uri: str, of_folders: Sequence[str]) -> str:
 
 
 def load(uri: str, *, device: str, precision: Precision) -> Encoder:
-    """Return the interpolated model of a name, ready for inference.
+    """Return the interpolated model that a URI describes, ready for inference.
 
     Raises:
         ArtifactError: If a model does not exist, or their architectures differ.

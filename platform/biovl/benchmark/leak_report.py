@@ -22,7 +22,7 @@ def leaks_of(
 ) -> Leaks:
     """Return which benchmark images have near duplicates in the corpus of an index.
 
-    Leaks are those of the split train; pairs with others are listed.
+    Only duplicates in the split train count as leaks; those in other splits are listed as well.
 
     Identical files are always detected; similar perceptual hashes if ``figures/`` is given, which
     contains them; similar embeddings if the index was made with the same model.
@@ -50,7 +50,7 @@ def leaks_of(
 
 
 def trained_on(index: Index, corpus_ids: Collection[str]) -> set[str]:
-    """Return which ids are in the split train of an index, or are figures with a panel there."""
+    """Return the given ids in an index's train split: images, or figures with a panel there."""
     split, known = index.column("split"), pa.array(corpus_ids, pa.string())
     panel_or_figure = index.column("figure_id").filter(pc.equal(split, "train"))
     figure = pc.replace_substring_regex(panel_or_figure, r"_p[^_]*$", "")
@@ -62,7 +62,11 @@ def trained_on(index: Index, corpus_ids: Collection[str]) -> set[str]:
 
 
 def image_ids(data: Any) -> list[str]:
-    """Return the id of each image in the dataset: of its only question, or its number."""
+    """Return an id for each image of a dataset.
+
+    It is the row's id if each image has one row; else the image's name, or its number if images
+    have no names.
+    """
     image_of, number = getattr(data, "image_of", None), len(data.images)
     ids: list[str] = data.ids
     if image_of is not None and not np.array_equal(image_of, np.arange(number)):

@@ -104,7 +104,7 @@ class MtebEncoder(AbsEncoder):
         """Return unit embeddings of decoded images. float32, [B, D].
 
         Raises:
-            BiovlError: If an image has a mode or size that benchmark would leave out.
+            BiovlError: If an image has a mode or size that the job ``benchmark`` would leave out.
         """
         pixels = [self.loaded.crop(_pixels(image)) for image in images]
         return self.loaded.embed_pixels(np.stack(pixels))

@@ -145,11 +145,11 @@ def fit_with_cross_validation(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return a regression fitted on all of ``train``, with C selected by cross-validation.
+    """Fit a logistic regression on all of ``train``, with C selected by cross-validation.
 
     No other labels are used, so that few-shot evaluation stays few-shot. Each of five folds is held
-    out in turn, of more than 5,000 images only one fold. The single image of a class is never held
-    out; if that applies to all images, C is 1.
+    out in turn; with more than 5,000 images, only one of them is. The only image of a class is
+    never held out; if every class has only one image, C is 1.
     """
     features_TD, labels_T = train
     fold_T = folds(labels_T, seed)

@@ -100,13 +100,13 @@ def largest(values_N: np.ndarray, count: int, *, seed: int) -> np.ndarray:
 def table(
     candidates: Candidates, ids: list[str], consistency_C: np.ndarray, is_kept_C: np.ndarray
 ) -> pa.Table:
-    """Return the candidates for publication, in their order.
+    """Return the table of candidates that is published, in their order.
 
     Args:
         candidates: The candidates.
         ids: Their ids.
-        consistency_C: Cosine similarity of each image and its caption.
-        is_kept_C: Whether it is in the pool.
+        consistency_C: Cosine similarity of each candidate's image and caption.
+        is_kept_C: Whether each candidate is in the pool.
     """
     reason = pa.array([INCONSISTENT] * len(ids), mask=is_kept_C)
     return pa.table(

@@ -103,7 +103,7 @@ def _placed(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
 
 
 def guessed(matches: np.ndarray, items: int) -> MatchRanks:
-    """Return the ranks of a model to which all items are equal: its scores are the chance level.
+    """Return the ranks of a model that scores all items equally: its metrics are the chance level.
 
     Args:
         matches: Number of correct items of each query.

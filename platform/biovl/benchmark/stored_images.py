@@ -172,7 +172,7 @@ class Ranges:
         return len(self.file_N)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return the encoded files of a range; adjacent bytes are read with one request."""
+        """Return encoded images ``[start, stop)``; adjacent bytes are read with one request."""
         return [self._image(data) for data in self.stored(start, stop)]
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:

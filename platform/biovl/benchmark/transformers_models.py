@@ -32,7 +32,10 @@ _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 def version(model_type: str) -> str:
-    """Return a suffix of the model's fingerprint if the embeddings of its type were others once."""
+    """Return a suffix of the model's fingerprint, which invalidates cached embeddings.
+
+    Empty for types whose embeddings have never changed.
+    """
     return "-normalised" if model_type == CLIP_IMAGES else ""
 
 

@@ -106,10 +106,10 @@ class Published:
 
 
 def published(uri: str) -> Published:
-    """Return the questions of a folder as published, without a check.
+    """Return all questions of VQA-RAD, SLAKE or a table in a folder, unchecked.
 
     Raises:
-        ArtifactError: If the folder contains none of these datasets, or its files are corrupt.
+        ArtifactError: If the folder contains none of them, or its files are corrupt.
     """
     folder = Folder(uri)
     if folder.exists(PUBLIC):
@@ -151,9 +151,9 @@ def of_osf(rows: Sequence[Mapping[str, Any]]) -> list[Question]:
 
 
 def of_mevf(rows_of: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Question]:
-    """Return the questions of VQA-RAD's files of MEVF, by split.
+    """Return the questions of VQA-RAD as distributed by MEVF, in one file per split.
 
-    Templated forms are questions of their own there.
+    These files list templated forms as separate questions.
     """
     return [
         _row({**row, "question_frame": ""}, split, number, row.get("image_name"))

@@ -1,4 +1,4 @@
 """``all``, ``demo`` and ``reproduce``: jobs that read what earlier jobs published.
 
-``links`` tells which steps are done, and what each of them reads.
+``links`` determines which steps are done, and what each of them reads.
 """

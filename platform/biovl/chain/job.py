@@ -26,7 +26,7 @@ def run_chain(
         steps: The available steps.
         progress: Stream for progress messages.
         after: Called after each step that ran or failed, with all steps published so far, and the
-            seconds that this one took.
+            duration of this step in seconds, by its name.
 
     Raises:
         ConfigError: If a setting of any step is not valid; raised before any step runs.

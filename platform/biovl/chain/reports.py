@@ -33,8 +33,8 @@ def plan(chain: Chain, links: Sequence[Link]) -> str:
 def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **more: Any) -> str:
     """Save the notes of a chain, write the HTML summary, and return its path.
 
-    Searches, the screenshot and the sentence about labels are those of the last call that had them;
-    after a step ran they are left out, as they are of the folders before it.
+    Searches, the screenshot and the sentence about labels are kept from earlier calls unless they
+    are passed. When a step has run they are dropped: they describe the previous output folders.
 
     Args:
         chain: The chain.

@@ -45,10 +45,11 @@ class EmbeddedTable:
 
 
 def open_source(table_uri: str, embedding_uri: str | None) -> EmbeddedTable:
-    """Return a table with its embedding, opened.
+    """Open a table and its embedding column.
 
     Raises:
-        ArtifactError: If there is no table or embedding, or the embedding is of another table.
+        ArtifactError: If the table or the embedding does not exist, or the embedding was computed
+            for another table.
     """
     table = open_table(table_uri)
     uri = embedding_uri or columns_of(table, _DEFAULT)

@@ -83,7 +83,7 @@ def fit(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, 
 
 
 def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
-    """Write the coordinates of usable rows; return their number and the largest absolute value."""
+    """Write the PCA coordinates of usable rows; return the row count and the largest |value|."""
     folder = Draft(config.out).folder
     fitted = pca.from_bytes(folder.read("pca.npz"))
     coordinates = [np.empty((0, len(fitted.components_CD)), np.float32)]
@@ -135,7 +135,7 @@ class HeldBlocks:
 
 
 def sums(blocks: HeldBlocks, centroids_KC: np.ndarray, largest: float) -> kmeans.Sums:
-    """Return the sums of an iteration over a worker's blocks."""
+    """Return the sums per cluster of a k-means iteration over a worker's blocks."""
     found = kmeans.Sums.none(*centroids_KC.shape)
     for number, block_UC in blocks:
         kmeans.add_block(found, number, block_UC, centroids_KC, largest)
@@ -233,7 +233,7 @@ def write_columns(
 
 
 def assigned_rows(config: ClusterConfig, first: int, stop: int) -> Iterator[np.ndarray]:
-    """Yield the records ``ASSIGNED`` of rows of the table, at most a block at a time."""
+    """Yield the assignments of a range of rows, at most a block at a time. Dtype ``ASSIGNED``."""
     folder, size = Draft(config.out).folder, config.block_rows
     for number in range(first // size, -(-stop // size)):
         begin = number * size

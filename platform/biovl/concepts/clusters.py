@@ -38,7 +38,7 @@ class Concepts:
     """PCA in whose space the centroids are."""
 
     def input_named(self, name: str) -> Input:
-        """Return an input of the clusters: the ``table``, or the ``embedding``."""
+        """Return an input of the clustering from its manifest: ``table`` or ``embedding``."""
         for item in self.manifest.inputs:
             if item.name == name:
                 return item
@@ -60,8 +60,8 @@ class Concepts:
     def limits_K(self, reach: float, max_distance: float | None) -> np.ndarray:
         """Return the maximum distance from each centroid at which new images get labels, float32.
 
-        ``max_distance``, or ``reach`` times the 95th percentile of the members' distances; clusters
-        with fewer than 20 members use the percentile of the median cluster.
+        ``max_distance``, or ``reach`` times the 95th percentile of the members' distances. Clusters
+        with fewer than 20 members use the median of the larger clusters' percentiles.
         """
         if max_distance is not None:
             return np.full(len(self.keys), max_distance, np.float32)
@@ -101,10 +101,10 @@ def open_concepts(uri: str) -> Concepts:
 
 
 def check_embedding(concepts: Concepts, uri: str, dim: int) -> None:
-    """Check that an embedding was made by the same annotator as that of the clusters.
+    """Check that an embedding has the annotator, weights and dimension of the clustered one.
 
     Raises:
-        ArtifactError: If not; the message has the difference.
+        ArtifactError: If not; the message states the difference.
     """
     expected = len(concepts.space.mean_D)
     if dim != expected:

@@ -41,7 +41,7 @@ def on_grid(coordinates_NC: np.ndarray, grid: float) -> np.ndarray:
 
 
 def sample_rows(clusters: int) -> int:
-    """Return the number of rows to sample for the initial centroids of so many clusters."""
+    """Return the number of rows to sample for the initial centroids of this number of clusters."""
     return max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * clusters)
 
 
@@ -134,9 +134,9 @@ def add_block(
     Args:
         sums: Sums of the previous blocks; changed in place.
         number: Number of the block.
-        block_NC: Rows on the grid, float32.
+        block_NC: Rows rounded by ``on_grid``, float32.
         centroids_KC: float32.
-        largest: Upper bound of the coordinates.
+        largest: Upper bound of the coordinates' absolute values.
     """
     if not len(block_NC):
         return

@@ -14,7 +14,7 @@ _MOST_ROWS = 40
 def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
     """Return a PNG with members of labelled clusters by concept, the largest cluster first.
 
-    With more than 40 clusters, each concept shows the same number, if it has as many.
+    At most 40 clusters are shown, chosen from the concepts in turn.
     """
     labelled = [item for item in resolved if item.is_labelled]
     largest_first = sorted(labelled, key=lambda item: -int(concepts.sizes_K[item.cluster_id]))

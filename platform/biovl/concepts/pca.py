@@ -1,8 +1,8 @@
 """Principal components from sums over blocks, equal to scikit-learn's on all rows.
 
-Each block gives its row count, mean and scatter about the mean, in float64; two of these merge
-without the rows (Chan, Golub and LeVeque 1983). Raw sums of squares would lose all digits when the
-mean is large.
+Each block is summarized by its row count, mean and scatter about the mean, in float64. Two
+summaries can be merged without reading the rows again (Chan, Golub and LeVeque 1983). Raw sums of
+squares would lose all digits when the mean is large.
 """
 
 import io
@@ -37,7 +37,7 @@ def moments(vectors_ND: np.ndarray) -> Moments:
 
 
 def empty_moments(dim: int) -> Moments:
-    """Return the moments of no rows, for vectors of a dimension."""
+    """Return the moments of an empty set of vectors with ``dim`` dimensions."""
     return Moments(count=0, mean_D=np.zeros(dim), scatter_DD=np.zeros((dim, dim)))
 
 

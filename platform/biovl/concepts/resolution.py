@@ -131,7 +131,7 @@ def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
 
 
 def unnamed(counted: Iterable[ReviewVote], refused: Iterable[RefusedVote]) -> Counter[int]:
-    """Return the number of reviewers of each cluster of whom only contradictory votes are there."""
+    """Return, by cluster, the number of reviewers who cast only ``CONTRADICTORY`` votes on it."""
     voted = {(vote.cluster_id, reviewer_key(vote.reviewer)) for vote in counted}
     others = {
         (item.vote.cluster_id, reviewer_key(item.vote.reviewer))

@@ -45,8 +45,8 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
     """Label clusters by majority vote, and images by their clusters.
 
         out/
-          part-000000-000.parquet …   the parts of the table, by the same names and row for row:
-                                      propagation.SCHEMA
+          part-000000-000.parquet …   labels of images (propagation.SCHEMA), with the file names
+                                      and row order of the table
           clusters.csv                every cluster: its labels, or the reason for having none
           ties.csv                    questions without a majority: to be reviewed again
           refused_votes.csv           votes that do not count, with reasons

@@ -47,7 +47,7 @@ class ReviewVote:
 
 
 def reviewer_key(name: str) -> str:
-    """Return a name without case, extra blanks and forms of accents: equal for one reviewer."""
+    """Return the key of a reviewer: the name in NFKC, without case and extra whitespace."""
     return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()
 
 
@@ -145,7 +145,7 @@ def cells_of(vote: ReviewVote) -> list[str]:
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
-    """Return CSV in UTF-8 without cells that spreadsheets interpret as formulas."""
+    """Return UTF-8 CSV; cells that spreadsheets would interpret as formulas are escaped."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(header)

@@ -397,7 +397,7 @@ def _is_header(block: bytes) -> bool:
 
 
 def zip_members(stream: BinaryIO, max_bytes: int) -> Members:
-    """Yield the members of a zip archive in the order of their names, as members of a tar."""
+    """Yield the members of a zip archive as ``TarInfo`` objects, sorted by name."""
     with zipfile.ZipFile(stream) as archive:
         for info in sorted(archive.infolist(), key=lambda info: info.filename):
             # The decompressors of other methods cannot limit how much they return at a time.

@@ -239,9 +239,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def spelled(value: Any) -> Any:
-    """Return a value in the spelling in which values are compared.
+    """Return a value normalised for comparison.
 
-    ``./packages/`` is the folder ``packages``; all but local paths is returned as it is.
+    ``./packages/`` becomes ``packages``; values other than local paths are returned unchanged.
     """
     is_path = isinstance(value, str) and "/" in value and "://" not in value
     return os.path.normpath(value) if is_path else value
@@ -514,9 +514,9 @@ def flat(
 
     Args:
         values: Values, which may be mappings of others.
-        prefix: What all names begin with.
-        keep_empty: Keep empty mappings, which replace others if these are settings. Otherwise they
-            are left out: as results, an empty mapping and none are equal.
+        prefix: Prefix of all names.
+        keep_empty: Keep empty mappings: as a setting, one replaces a non-empty mapping. By default
+            they are dropped: in results, an empty mapping is the same as a missing one.
     """
     result: dict[str, Any] = {}
     for name, value in values.items():

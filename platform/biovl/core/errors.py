@@ -18,7 +18,7 @@ class SettingsDiffer(ArtifactError):
 
 
 class FilesLost(ArtifactError):
-    """Files that a job wrote are missing or truncated; a chain names the folder to make again."""
+    """Files that a job wrote are missing or truncated; a chain reports which folder to rebuild."""
 
 
 class NothingUsable(ArtifactError):

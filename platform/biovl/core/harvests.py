@@ -42,7 +42,7 @@ class Harvest:
 
 @dataclass(frozen=True)
 class HarvestPart:
-    """A part of figures, with the folders of additional columns for its rows."""
+    """A Parquet part of a harvest, with the folders of additional columns for its rows."""
 
     uri: str
     """Location of the harvest."""

@@ -139,7 +139,7 @@ def parse_embedding(data: bytes) -> np.ndarray:
     """Return an embedding from the content of its file. Shape [D].
 
     Raises:
-        ValueError: If it is no vector of floats in NumPy's format.
+        ValueError: If it is not a one-dimensional array of floats in NumPy's format.
     """
     try:
         values: np.ndarray = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)

@@ -59,7 +59,7 @@ def encoding_hint(error: UnicodeDecodeError, setting: str = "") -> str:
 def rows(
     text: TextIO, *, delimiter: str, needed: Collection[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the last line's number and the cells of each non-empty row, header first.
+    """Yield each non-empty row, header first: the number of its last line, and its cells.
 
     Args:
         text: Opened with ``newline=""``.

@@ -169,7 +169,7 @@ def default() -> FinetuneConfig:
 
 
 def locked_text() -> FinetuneConfig:
-    """The image tower, text tower locked: 500 to 5,000 pairs, also on CPUs."""
+    """Image tower only, with the text tower locked: 500 to 5,000 pairs, also on CPUs."""
     optim = FinetuneOptim(peak_lr=3e-5, locked="text")
     return FinetuneConfig(model=REQUIRED, corpus=REQUIRED, out=REQUIRED, optim=optim)
 

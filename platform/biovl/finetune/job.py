@@ -1,4 +1,4 @@
-"""Fine-tune a given model on a corpus, and judge it before and after.
+"""Fine-tune a given model on a corpus, and evaluate it before and after.
 
 1. tune     pretrain, from the weights of the given model; the best epoch on val
             (``pretrain/scores.py``)

@@ -10,7 +10,7 @@ from biovl.pretrain.publishing import publish_pretrained
 
 
 def settings_of(known: ModelDescription) -> dict[str, Any]:
-    """Return the settings of the builder ``open_clip`` for a model with its weights.
+    """Return the settings with which the builder ``open_clip`` loads a model and its weights.
 
     Raises:
         ConfigError: If it is a model of transformers, or a name without weights.

@@ -25,7 +25,7 @@ def write_listing(folder: Folder, sizes: Mapping[str, int]) -> None:
 
 
 def read_listing(folder: Folder) -> dict[str, int] | None:
-    """Return the sizes of the files of the source; None if an earlier version harvested it."""
+    """Return the source's file sizes, by path; None for harvests of earlier biovl versions."""
     if not folder.exists(FILE):
         return None
     with folder.filesystem.open_input_file(folder.at(FILE)) as stream:

@@ -39,17 +39,17 @@ def all_frames(name: str, path: str, read_file: Callable[[str], bytes]) -> dict[
 
 
 def pixels_of(data: bytes, path: str, *, frame: dicom.Frame, burned_in: bool) -> bytes:
-    """Return an image file as it is; of a DICOM file a frame as PNG, without its header.
+    """Return an image file unchanged, or a frame of a DICOM file as PNG, without its header.
 
     Args:
         data: The file.
         path: Its name.
         frame: Frame of a DICOM file.
-        burned_in: Whether to read DICOM files that state annotations in their pixels.
+        burned_in: Whether to read DICOM files that declare annotations burned into their pixels.
 
     Raises:
-        FileError: If the file is an unusable DICOM file, an archive or of an unknown format:
-            nothing of it is stored, since it may hold a header with the name of a patient.
+        FileError: If the file is an unusable DICOM file, an archive or of an unknown format.
+            Nothing of it is stored, since its header may contain a patient's name.
     """
     if dicom.is_dicom(data, path):
         converted = dicom.to_png(data, frame=frame, burned_in=burned_in)

@@ -115,10 +115,10 @@ def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tup
 
 
 def skipped_letters(expected: Sequence[str]) -> list[str]:
-    """Return the letters of the alphabet that a caption passes over: c of A, B, D; in lower case.
+    """Return the letters that the labels of a caption skip, in lower case: c for A, B, D.
 
-    Their panels may be there. Empty for labels that are no letters, or if more letters are
-    missing than named.
+    The figure may have these panels. Empty if a label is not a single letter, or if at least as
+    many letters are missing as named.
     """
     named = {name.casefold() for name in expected}
     if not named or not all(len(name) == 1 and "a" <= name <= "z" for name in named):
@@ -131,7 +131,8 @@ def skipped_letters(expected: Sequence[str]) -> list[str]:
 def reading_order(boxes: Sequence[Box]) -> list[int]:
     """Return the indices of boxes row by row, from left to right.
 
-    Boxes are in one row if they share more than half of the lower one's height.
+    A box belongs to a row if it overlaps the row's first box vertically by more than half of the
+    smaller height of the two.
     """
     rows: list[list[int]] = []
     for at in sorted(range(len(boxes)), key=lambda i: (boxes[i].y0, boxes[i].x0)):

@@ -41,7 +41,7 @@ def random_box(
         height: Height of the image in pixels, at least 1.
         scale: Minimum and maximum fraction of the area, uniform.
         ratio: Minimum and maximum width / height, log-uniform.
-        rng: Two numbers are drawn per attempt, of which there are at most ten, then two.
+        rng: Two numbers are drawn per attempt, in at most ten attempts, and two for the position.
 
     Source:
         torchvision 0.29, ``RandomResizedCrop.get_params``.

@@ -119,12 +119,12 @@ class IndexConfig:
 
 
 def every_figure() -> IndexConfig:
-    """Images and captions of all splits, index type by their number (needs model, corpus, out)."""
+    """Images and captions of all splits; index type by their count (needs model, corpus, out)."""
     return IndexConfig(model=REQUIRED, corpus=REQUIRED, out=REQUIRED)
 
 
 def low_memory() -> IndexConfig:
-    """The default with at most 100 bytes of memory per vector, the rest on disk (from 1 M on)."""
+    """Default with at most 100 bytes of RAM per vector, the rest on disk (from 1 M vectors)."""
     return replace(every_figure(), profile="low_memory")
 
 

@@ -31,7 +31,7 @@ earlier."""
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of consecutive values, concatenated; the rows of each value are sorted and unique."""
+    """Inverted lists of consecutive values, concatenated; the rows of each are sorted, unique."""
 
     first: int
     """Position of the first value among the sorted values."""

@@ -66,12 +66,12 @@ def level_end(depth: int) -> int:
 
 
 def deepening(rank: Callable[[int], Ranking], depth: int) -> Ranking:
-    """Return the first ``depth`` results of a ranking; those of a smaller depth are its beginning.
+    """Return the first ``depth`` results of a ranking; smaller depths return a prefix of these.
 
-    The head of approximate and fused rankings depends slightly on the depth to which they are
-    computed. They are therefore computed to fixed depths only (100, then 2,000 and so on), and each
-    level omits the results of the previous one. Pages of any size are then consistent. The scores
-    of an approximate ranking fall within a level only: a deeper one may find better results.
+    The first results of approximate and fused rankings depend slightly on the depth to which they
+    are computed. They are therefore computed to fixed depths only (100, then 2,000 and so on), and
+    each level omits the results of the previous one. Pages of any size are then consistent. Scores
+    of an approximate ranking decrease only within a level: a deeper level may find better results.
 
     Args:
         rank: Computes a ranking to a depth; shorter only if there are no more results.

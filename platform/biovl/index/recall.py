@@ -138,10 +138,10 @@ def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
 
 
 def recall_of_own_images(image_QD: np.ndarray, text_QD: np.ndarray) -> dict[str, float]:
-    """Return how often the model finds the own image of a caption among the images of the sample.
+    """Return the text-to-image recall of the model: how often a caption retrieves its own image.
 
-    The recall of an index compares it with exhaustive search, and so says nothing about the model:
-    this does. Ties count as random order, as in ``benchmark.metrics``.
+    Candidates are the images of the sample. The recall of an index, in contrast, only compares it
+    with exhaustive search. Ties count as random order, as in ``benchmark.metrics``.
 
     Args:
         image_QD: Image vectors of the sample, unit length.
@@ -222,8 +222,8 @@ def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
 def interval(share: float, count: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of the mean of ``count`` values between 0 and 1.
 
-    This is Wilson's interval for binary values. Other values vary less, so that it is rather too
-    wide than too narrow.
+    This is Wilson's interval for binary values. Other values vary less, so the interval is
+    conservative.
 
     Source:
         Wilson 1927, J Am Stat Assoc 22:209.

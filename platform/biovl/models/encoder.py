@@ -176,7 +176,7 @@ class Preparation:
 
 
 def automatic_precision(device: str) -> Precision:
-    """Return the precision ``auto`` on a type of device of this machine, such as ``cuda``."""
+    """Return the precision that ``auto`` selects on this machine for a device type (``cuda``)."""
     is_bf16_fast = device == "cuda" and torch.cuda.is_bf16_supported()
     return "bfloat16" if is_bf16_fast else "float32"
 

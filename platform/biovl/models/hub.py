@@ -1,8 +1,8 @@
-"""Models on the Hugging Face hub: which commit a name stands for, and what its client raises.
+"""Models on the Hugging Face Hub: the commit that a name refers to, and exceptions of the client.
 
-A name may state a revision: ``OWNER/NAME@REVISION``. A driver adds the commit before it identifies
-the files (``pinned``), and workers load that: a name alone stands for other files as soon as its
-repository is replaced, or where a machine has an earlier copy in its cache.
+A name may include a revision: ``OWNER/NAME@REVISION``. The driver resolves it to a commit before it
+fingerprints the files (``pinned``), and workers load that commit. A name alone would refer to other
+files once the repository is updated, or on a machine with an older copy in its cache.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """Return the exceptions of the hub's client: its own, those of its HTTP library, and wrappers.
 
     Args:
-        more: Others; a client that loads files also raises OSError, as where the disk fails.
+        more: Further exceptions, such as OSError, which downloads raise if the disk fails.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -45,9 +45,9 @@ def split(source: str) -> tuple[str, str | None]:
 
 
 def pinned(source: str) -> str:
-    """Return a name on the hub with the commit that it stands for: ``OWNER/NAME@COMMIT``.
+    """Return a name on the hub with the commit that it resolves to: ``OWNER/NAME@COMMIT``.
 
-    Returned unchanged are other sources, and names of which no commit is known, see ``commit``.
+    Other sources, and names whose commit is unknown (see ``commit``), are returned unchanged.
     """
     place = source.removeprefix("local-dir:")
     if "://" in place or Path(place).expanduser().exists() or not is_hub_name(source):

@@ -129,7 +129,7 @@ def check_same_architecture(base: Built, tuned: Built) -> None:
     """Reject models with different architectures or preprocessing.
 
     Raises:
-        ArtifactError: If they differ; the message has the fields.
+        ArtifactError: If they differ; the message lists the differences.
     """
     changes = configs.differences(_architecture(base), _architecture(tuned))
     shared = min(base.tokenizer.context_length, tuned.tokenizer.context_length) - 1

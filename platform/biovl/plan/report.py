@@ -393,7 +393,7 @@ def _time(hours: float) -> str:
 
 
 def to_json(plan: CostPlan) -> dict[str, Any]:
-    """Return a plan as JSON-ready values; hours are hours, sizes GB, money US dollars."""
+    """Return a plan as JSON-ready values: times in hours, sizes in GB, costs in US dollars."""
     return {
         "config": configs.to_plain(plan.config),
         "prices": {"date": prices().date, "note": prices().note},

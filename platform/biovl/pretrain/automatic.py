@@ -177,11 +177,11 @@ def hide_gpus() -> None:
 def estimate_pairs(
     config: PretrainConfig, lengths_N: np.ndarray, batch: int, workers: int, device: Device
 ) -> int | None:
-    """Return the most pairs per forward pass that fit a device; None if not even one does.
+    """Return how many pairs per forward pass fit in a device's memory; None if not even one does.
 
     Args:
         config: Configuration of the run.
-        lengths_N: Tokens of captions of train, or of a sample. Shape [N].
+        lengths_N: Numbers of tokens of the train captions, or of a sample of them. Shape [N].
         batch: Pairs of all workers in the largest step.
         workers: Number of workers.
         device: Properties of the worker's device.

@@ -82,7 +82,7 @@ class Batch:
 
 
 class Copier:
-    """Copies batches to a GPU while it computes, on a stream of its own; on the CPU does nothing.
+    """Copies batches to a GPU on a separate CUDA stream while the GPU computes; no-op on the CPU.
 
     Args:
         device: Device of the model.

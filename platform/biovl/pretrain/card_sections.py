@@ -92,9 +92,9 @@ def _tasks(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
 def lineage_section(
     lineage: Sequence[Mapping[str, Any]], changed: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the checkpoints that a run descends from, and the settings that changed during it.
+    """Return the checkpoints that a run descends from, and the settings changed during the run.
 
-    Of the other runs it has the names of their folders: local paths are private.
+    Other runs appear by folder name only: local paths are private.
     """
     rows = [
         [

@@ -50,7 +50,7 @@ def may_resume(draft: Draft, config: PretrainConfig) -> bool:
 def read_settings(out: str) -> dict[str, Any] | None:
     """Return the settings with which a draft was last started; None if there is no draft.
 
-    A draft of an earlier version has only those that define the run.
+    Drafts written by earlier versions of biovl contain only the settings that define the run.
     """
     draft = Draft(out)
     begun = draft.read_note(_BEGUN)

@@ -283,7 +283,7 @@ class DistillConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """Computation of a step. Only ``loss`` and ``distill`` change more than the rounding."""
+    """Computation of a step. Settings other than ``loss`` and ``distill`` only affect rounding."""
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
@@ -594,7 +594,7 @@ class PretrainConfig:
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """All corpora; the first one is for validation."""
+        """All corpora to train on; the val split of the first one is for validation."""
         return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
     @property
@@ -637,7 +637,7 @@ def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 # the paper). The release's code (open_clip) agrees with the paper; names of towers, pooling and
 # projections are those of its open_clip_config.json.
 def biomedclip() -> PretrainConfig:
-    """BiomedCLIP: ViT-B/16 at 224 px from ImageNet, PubMedBERT with 256 tokens, 32 epochs of 4k."""
+    """BiomedCLIP: ViT-B/16 at 224 px from ImageNet, PubMedBERT, 256 tokens, 32 epochs, batch 4k."""
     return PretrainConfig(
         corpus=REQUIRED,
         out=REQUIRED,
@@ -770,7 +770,7 @@ def bmc_longclip_77() -> PretrainConfig:
 
 
 def bmc_longclip_plus() -> PretrainConfig:
-    """BMC-LongCLIP+: batches of 16k, of two corpora: captions, and long captions (appendix F)."""
+    """BMC-LongCLIP+: batches of 16k from two corpora, captions and long captions (appendix F)."""
     # "dataset: Biomedica-6M + LongCAP": the union of 6,602,752 captions (BIOMEDICA, section 6) and
     # 1 M long ones, 13.2 % of the pairs of an epoch. A figure in both is trained on with both.
     # Two factors of 1 are the union, and refuse a single corpus, which lacks one of the texts.

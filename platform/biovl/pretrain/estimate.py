@@ -163,12 +163,13 @@ def largest_micro_batch(
 ) -> int | None:
     """Return the most pairs per forward pass that fit; None if not even one pair does.
 
-    All pairs of a worker if they fit; otherwise those of the fewest equal micro-batches.
+    If all pairs of a worker do not fit, they are divided into as few equal micro-batches as
+    possible.
 
     Args:
         config: Configuration of the run; its ``step.micro_batch`` is not exceeded.
         info: Description of the model, see ``memory.describe``.
-        lengths_N: Tokens of texts of train, or of a sample of them. Shape [N], N >= 1.
+        lengths_N: Token counts of the training texts, or of a sample of them. Shape [N], N >= 1.
         batch: Pairs of all workers in a step.
         workers: Number of workers.
         memory_bytes: Memory of a worker's GPU.
@@ -291,13 +292,13 @@ class _Computed:
 def compiled_as_configured(
     config: PretrainConfig, forecast: Forecast, estimated_pairs: int, pairs: int
 ) -> Forecast:
-    """Return a forecast with hours and throughput as ``step.compile`` is set.
+    """Return a forecast with the hours and throughput of the mode that ``step.compile`` selects.
 
     Args:
         config: Configuration of the run.
         forecast: Forecast with the hours of both modes for ``estimated_pairs``.
-        estimated_pairs: Pairs of the run of the forecast.
-        pairs: Pairs of the whole run, of which the forecast may be a part.
+        estimated_pairs: Number of pairs that the forecast covers.
+        pairs: Number of pairs of the whole run; the forecast may cover a part of it.
     """
     compiled = config.step.compile
     if compiled == "auto":

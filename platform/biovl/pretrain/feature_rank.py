@@ -40,10 +40,10 @@ class FeatureRanks:
         self._measured: dict[int, Tensor] = {}
 
     def observe(self, step: int, image_bD: Tensor, text_bD: Tensor) -> None:
-        """Measure the features of a step, counted from 1, if it is due; on their device.
+        """Compute the effective ranks of a step's features, on their device, if due at this step.
 
         Args:
-            step: Number of the step.
+            step: Number of the step, from 1.
             image_bD: Unit features of images. Shape [b, D].
             text_bD: Unit features of texts. Shape [b, D].
         """

@@ -116,7 +116,7 @@ def _passes(tower: nn.Module) -> float:
 
 
 def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
-    """Return the operations of a training step on pairs with these caption lengths."""
+    """Return the FLOPs of a training step on pairs with these caption lengths."""
     return float(cost.training(lengths_B).sum())
 
 
@@ -126,10 +126,10 @@ def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[
 
 
 def structure(module: nn.Module) -> str:
-    """Return a digest of all that determines a module's computation but the values of its weights.
+    """Return a hash of a module's structure: everything that affects its cost, but no weights.
 
-    Modules of equal structure need the same operations and the same memory. Counting takes seconds,
-    and the rows of a table of models share most towers.
+    Modules of equal structure need the same operations and the same memory. The hash is a cache
+    key: counting takes seconds, and models that are compared share most towers.
     """
     plain = (bool, int, float, str, tuple, type(None), torch.dtype)
     parts: list[Any] = [
@@ -161,7 +161,11 @@ def image_cost(visual: Any) -> int:
 
 
 def text_cost(text: Any) -> TextCost:
-    """Return the operations of a caption by its length; ``text`` is a copy from ``on_meta``."""
+    """Return a caption's forward FLOPs as a function of its length.
+
+    Args:
+        text: A copy of the text tower from ``on_meta``.
+    """
     key = structure(text)
     if key not in _text_costs:
         _text_costs[key] = _text_cost(text)

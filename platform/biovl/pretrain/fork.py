@@ -179,7 +179,7 @@ def start_fork(
         fork: Result of ``find_fork``.
         config: Configuration of the run.
         plan: Its plan.
-        built: Its model, on the CPU; parameters that are not trained need no gradient.
+        built: Its model, on the CPU; frozen parameters have ``requires_grad=False``.
         draft: Its draft.
         say: Logs a message.
 

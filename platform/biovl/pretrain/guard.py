@@ -65,11 +65,11 @@ class Diverged(TrainingError):
     """The loss or the gradient became unusable during training.
 
     Args:
-        what: Description of what was found.
+        what: Description of the problem.
         advice: What to do.
-        steps: Number of the last completed steps since it began.
-        loss_before: Median loss before; None if unknown.
-        loss_after: Median loss since; None if it is NaN.
+        steps: Number of steps completed since the divergence began.
+        loss_before: Median loss before the divergence; None if unknown.
+        loss_after: Median loss since then; None if it is NaN.
     """
 
     def __init__(

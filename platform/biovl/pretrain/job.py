@@ -314,7 +314,7 @@ def _spikes(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def check_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
     """Reject workers that do not fit on a single machine, and report unused GPUs.
 
-    Ray would wait for the missing resources; a run on CPUs beside GPUs would take weeks.
+    Ray would wait for the missing resources; a run on CPUs, with GPUs idle, would take weeks.
 
     Raises:
         ConfigError: If this machine has too few CPUs or GPUs for the minimum number of workers.

@@ -22,9 +22,9 @@ _TOLD = "told"
 
 
 class Journal:
-    """Metrics of a run, logged to its trackers in its folder.
+    """Logs the metrics of a run to its trackers, which write to the run's folder.
 
-    For a bucket, the folder is a temporary one that is uploaded.
+    If that is in a bucket, they write to a temporary local folder, which is uploaded.
 
     Args:
         config: Configuration of the run.

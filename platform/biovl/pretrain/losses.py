@@ -81,8 +81,8 @@ def info_nce(
 ) -> Contrast:
     """Return symmetric InfoNCE over the pairs of all workers, and its gradients.
 
-    With a teacher of similarities U, and p and q its softmax over rows and columns, the targets are
-    the mean of the pairs and of its distributions:
+    With a teacher, p and q are the softmax of its similarities U over rows and columns. The targets
+    are then the weighted mean of the one-hot targets and the teacher's distributions:
 
         L = (1 - w) * InfoNCE - w/2N  sum_ij [ p_ij log P_ij + q_ij log Q_ij ]
 

@@ -237,10 +237,11 @@ def loss_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
 
 
 def distill_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
-    """Return the memory of a teacher in the tiled loss, in addition to ``loss_bytes``.
+    """Return the memory in bytes that a teacher adds to ``loss_bytes`` in the tiled loss.
 
-    All texts as gathered and as selected, this worker's embeddings in float16 of this step and the
-    next, in float32 and scaled; one tile of similarities, and the sums of rows and columns.
+    It holds the texts of all workers (gathered and selected copies); this worker's embeddings in
+    float16 for this step and the next, in float32, and scaled; one tile of similarities; and the
+    sums of rows and columns.
     """
     tile = min(tile, batch)
     texts = (8 if local < batch else 0) * batch * embed_dim

@@ -74,7 +74,7 @@ class Mixture:
 
     @property
     def draws(self) -> int:
-        """Pairs of an epoch."""
+        """Number of pairs drawn per epoch, from all corpora."""
         return sum(part.draws for part in self.parts)
 
     @property
@@ -155,10 +155,10 @@ def draws_of(mixture: MixtureConfig, pairs: Sequence[int]) -> list[int]:
 
     Args:
         mixture: Factors, shares or neither.
-        pairs: Pairs of train of each corpus.
+        pairs: Number of training pairs of each corpus.
 
     Raises:
-        ConfigError: If it draws none of a corpus.
+        ConfigError: If an epoch would draw no pair from a corpus.
     """
     if mixture.shares:
         total = sum(pairs)
@@ -197,7 +197,7 @@ def read_training(config: PretrainConfig, mixture: Mixture) -> PairLocations:
 def text_tokens(config: PretrainConfig, mixture: Mixture) -> np.ndarray:
     """Return the number of CLIP tokens of each text of an epoch, without start and end. Shape [N].
 
-    Of draws that differ between epochs, those of the first epoch.
+    If the drawn pairs differ between epochs, the texts are those of the first epoch.
     """
     places = read_training(config, mixture)
     if [part.draws for part in mixture.parts] == [part.pairs for part in mixture.parts]:
@@ -345,9 +345,9 @@ def _leak(held: pa.Table, uri: str) -> _Leak:
 # Trials of a sweep ask the same, and the index of 24 million pairs has two gigabytes.
 @functools.lru_cache(maxsize=64)
 def count_seen_val(corpus: str, others: tuple[str, ...]) -> int:
-    """Return the number of val pairs of a corpus of which training on other corpora saw data.
+    """Return the number of a corpus's val pairs that overlap with the train split of other corpora.
 
-    These are the pairs whose article, group or image is in train of another corpus.
+    A pair overlaps if its article, group or image is in the train split of another corpus.
 
     Args:
         corpus: Corpus with the val pairs.

@@ -82,7 +82,7 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
 
 
 def pinned_names(model: Plugin) -> dict[str, str]:
-    """Return the settings that are names on the hub, each with the commit that it stands for."""
+    """Return the settings that name Hub repositories, pinned to commits: ``OWNER/NAME@COMMIT``."""
     named = {name: str(model.settings.get(name) or "") for name in _ON_HUB}
     pinned = {name: hub.pinned(value) for name, value in named.items() if value}
     return {name: value for name, value in pinned.items() if value != named[name]}
@@ -99,13 +99,13 @@ def weights_of(config: PretrainConfig, pinned: Mapping[str, str] | None = None) 
 
     Args:
         config: Configuration of the run.
-        pinned: ``pinned_names`` of its model: what is loaded is what is identified.
+        pinned: ``pinned_names`` of its model, so that the loaded commits are fingerprinted.
     """
     return identify_weights(named_weights(config), config.out, pinned)
 
 
 def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
-    """Return the settings of a run's initial weights, name and value; none for a fork."""
+    """Return the names and URIs of a run's settings for initial weights; none for a fork."""
     if config.from_:
         return []
     _, settings = plugins.resolve("models.builders", config.model)

@@ -1,4 +1,4 @@
-"""AdamW as in the papers, or an optimizer of timm; weight decay for matrices only, clipping.
+"""AdamW as in the papers, or a timm optimizer; weight decay of matrices only; gradient clipping.
 
 Towers can have different learning rates, and early blocks lower ones.
 """
@@ -96,8 +96,8 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
     """Return whether weight decay applies: to matrices; not to biases, norms and ``logit_scale``.
 
     Source:
-        open_clip 3.3.0, ``open_clip_train/main.py``; its main branch also excludes embeddings of
-        positions and classes (``decay_embeddings: false``).
+        open_clip 3.3.0, ``open_clip_train/main.py``; its main branch also excludes
+        positional and class embeddings (``decay_embeddings: false``).
     """
     if parameter.ndim < 2 or any(part in name for part in _NEVER_DECAYED):
         return False
@@ -155,8 +155,8 @@ def _timm_optimizer(groups: list[dict[str, Any]], optim: OptimConfig) -> torch.o
 def state_bytes(model: nn.Module, optim: OptimConfig) -> float:
     """Return the bytes of the optimizer's state per trained parameter. The model is not changed.
 
-    Counted in a step without data. Optimizers that read values in a step (AdamP, NovoGrad) count
-    as AdamW.
+    Measured with one step on the device ``meta``. For optimizers that read values in a step (AdamP,
+    NovoGrad), which fails there, the size of AdamW's state is assumed.
     """
     if optim.name == "adamw":
         return ADAM_BYTES

@@ -130,7 +130,7 @@ def read_places(corpus: str, split: str, where: pc.Expression | None = None) -> 
 
 
 def joined(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocations:
-    """Return the pairs of several corpora, in the order given, as those of one.
+    """Concatenate the pairs of several corpora, in the order given.
 
     Args:
         places: The pairs of each corpus.
@@ -153,9 +153,9 @@ def joined(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocatio
 
 @dataclass(frozen=True)
 class EpochRuns:
-    """The order of an epoch as its runs: without an array of all draws. See ``epoch_order``.
+    """Order of an epoch, stored as runs of consecutive draws; see ``epoch_order``.
 
-    24 million pairs in runs of 8 take 26 MB, where all draws would take 192 MB.
+    24 million pairs in runs of 8 take 26 MB; an array of all draws would take 192 MB.
     """
 
     starts: np.ndarray
@@ -186,7 +186,7 @@ class EpochRuns:
 
 
 def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
-    """Return the draws of an epoch, in order: of one corpus, a permutation of its rows.
+    """Return the draws of an epoch, in order; for a single corpus, a permutation of its rows.
 
     Runs of ``run_pairs`` consecutive pairs of a shard stay together, so that one request reads
     them. Run boundaries are drawn for each shard and pass: groupings differ between epochs, and
@@ -196,7 +196,7 @@ def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int)
     passes, so that over all epochs every pair of a corpus is drawn equally often, or once more.
 
     Returns:
-        Shape [draws], int64: row + (number of pairs) * (passes begun before in this epoch).
+        Shape [draws]: row + (number of pairs) * (index of the corpus's pass within the epoch).
     """
     runs = epoch_runs(places, seed=seed, epoch=epoch, run_pairs=run_pairs)
     return runs.draws(0, len(runs))

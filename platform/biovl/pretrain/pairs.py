@@ -28,7 +28,7 @@ ATTEMPTS = 16
 
 
 class Encodes(Protocol):
-    """The method of a tokenizer that is used here."""
+    """Protocol of a tokenizer that returns token ids."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text."""

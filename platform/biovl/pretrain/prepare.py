@@ -1,4 +1,4 @@
-"""Towers prepared for training, as configured by the settings of a step."""
+"""Prepare towers for training: locking, activation checkpointing and compilation."""
 
 from typing import Any
 

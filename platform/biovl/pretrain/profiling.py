@@ -23,11 +23,11 @@ def profile_steps(
 
         profile/steps-000123-000126.json.gz    Chrome's trace format
 
-    The trace begins after the report of the step before its first one, and ends after that of its
-    last one: on the CPU it covers these steps. On a GPU a step is reported while the next one is
-    running (``loop.train``): the trace has the updates of these steps, but each forward and
-    backward pass is that of the step after. If the run ends earlier, the trace has fewer steps, or
-    there is none. A block that raises writes no trace.
+    Recording starts when the step before the first recorded one is reported, and ends when the last
+    recorded step is reported. On the CPU the trace covers exactly these steps. On a GPU a step is
+    reported while the next one is running (``loop.train``): the trace has the updates of the
+    recorded steps, but the forward and backward passes of the steps that follow each. If the run
+    ends early, the trace has fewer steps or is not written; if the block raises, it is not written.
 
     Args:
         count: Steps to record; 0: none.

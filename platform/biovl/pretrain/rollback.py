@@ -106,7 +106,7 @@ def skipped_steps(rollbacks: Iterable[Mapping[str, Any]]) -> list[range]:
 
 
 def trained_steps(plan: Plan, skipped: Sequence[range], steps_done: int) -> list[range]:
-    """Return the steps to train, by number of steps done before each, in ranges without gaps."""
+    """Return the steps left to train, numbered from 0, as ranges that omit the skipped steps."""
     ranges = []
     for gap in (*skipped, range(plan.steps, plan.steps)):
         if gap.start > steps_done:
@@ -125,10 +125,14 @@ def skipped_pairs(plan: Plan, skipped: Sequence[range], steps_done: int) -> int:
 
 
 def steps_to_keep(steps: Sequence[int], first: int = 0) -> list[int]:
-    """Return the checkpoint to retain for a rollback, given the steps of all, ascending.
+    """Return the step of the checkpoint to retain for a rollback; empty if there is none.
 
-    It is the last one before a divergence that is not noticed yet, or the one at the ``first`` step
-    of a fork; there may be none.
+    It is the last one that precedes any divergence that may still be undetected, else the one at
+    step ``first``.
+
+    Args:
+        steps: Steps of all checkpoints, ascending.
+        first: Step at which the run started: for a fork, that of the fork.
     """
     old = [done for done in steps if done <= max(steps) - _KEPT_STEPS]
     return old[-1:] or [done for done in steps if done == first]

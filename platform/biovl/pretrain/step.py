@@ -2,16 +2,18 @@
 
 A batch that does not fit goes through the towers in micro-batches (GradCache, Gao et al. 2021):
 
-1. texts, then images, forward without a graph, micro-batch by micro-batch;
+1. a forward pass of texts, then of images, without autograd, one micro-batch at a time;
 2. the loss over all features at once, which gives the gradient of each feature;
-3. each micro-batch forward again, with a graph and the same random numbers, and backward from the
-   gradients of its features.
+3. a second forward pass of each micro-batch, with autograd and the same random state, and its
+   backward pass from the gradients of its features.
 
 The sum over micro-batches is the gradient of the whole batch, dropout included, if the features of
-a pair do not depend on others: batch norm in training takes its statistics from a micro-batch, as
-it takes those of each worker. ``logit_scale`` is in the loss alone, from which it gets its gradient
-once. A batch that fits needs one forward pass.
-Texts are gathered while images are computed, and their gradients reduced while images go backward.
+a pair do not depend on other pairs. Batch norm in training is an exception: it uses the statistics
+of each micro-batch, as it uses those of each worker. ``logit_scale`` only occurs in the loss, so it
+gets its gradient once. A batch that fits needs one forward pass.
+
+Texts are gathered during the forward pass of images, and their gradients are reduced during the
+backward pass of images.
 """
 
 import contextlib

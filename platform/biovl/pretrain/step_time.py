@@ -42,7 +42,7 @@ class StepClock:
         self._waited_s = 0.0
 
     def begin(self, part: str) -> str:
-        """Begin a part, and return the one that it ends."""
+        """Begin a part, and return the name of the previous part."""
         before = self._marks[-1][0]
         self._marks.append((part, self._mark()))
         return before
@@ -64,7 +64,10 @@ class StepClock:
         self._waited_s += self._now() - requested_at
 
     def end_step(self) -> Callable[[], Seconds]:
-        """End a step; the result returns its parts, to call when the device has computed it."""
+        """End a step, and return a function that returns the seconds of its parts.
+
+        Call the function only after the device has completed the step.
+        """
         marks, waited_s = [*self._marks, ("", self._mark())], self._waited_s
         self._marks, self._waited_s = [("other", marks[-1][1])], 0.0
 
@@ -130,7 +133,7 @@ def mean_of(by_rank: Sequence[Seconds]) -> Seconds:
 
 
 def busy_s(seconds: Seconds) -> float:
-    """Return the seconds of a step without those of waiting for other workers."""
+    """Return the duration of a step, excluding the time spent waiting for other workers."""
     return sum(seconds.values()) - seconds["communication"]
 
 

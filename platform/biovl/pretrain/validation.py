@@ -1,4 +1,4 @@
-"""Validation scores of a checkpoint: recall and loss on pairs of the val split, further tasks."""
+"""Validation scores of a checkpoint: recall and loss on the val split, and additional tasks."""
 
 from collections.abc import Mapping
 

@@ -15,7 +15,7 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, kw_only=True)
 class HubData:
-    """The data of a task as a data set of the hub, and the task there that equals ours."""
+    """The data set on the hub with the data of a task, and the equivalent task there."""
 
     id: str
     """Data set on the hub, ``USER/NAME``."""
@@ -98,7 +98,7 @@ def hub() -> PublishConfig:
 
 
 def scores() -> PublishConfig:
-    """Files with a model's scores, written to out without an upload (needs folder, reports)."""
+    """Files with a model's scores, written to out and not uploaded (needs folder, reports)."""
     return PublishConfig(folder=REQUIRED, reports=REQUIRED, out=REQUIRED)
 
 

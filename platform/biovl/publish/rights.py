@@ -124,7 +124,7 @@ def article_reasons(folder: Folder, part: str, requested: RequestedRows) -> pa.T
     Args:
         folder: Figures or panels.
         part: A part of the figures; the articles of its unit are read.
-        requested: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether to include third-party figures.
     """
     unit = part.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     pieces = [

@@ -129,7 +129,7 @@ class Checkpoints:
         return None
 
     def discard_after(self, steps_done: int) -> None:
-        """Delete the checkpoints of more steps than ``steps_done``."""
+        """Delete the checkpoints of all steps after ``steps_done``."""
         for later, name in self._files():
             if later > steps_done:
                 self._delete(name)
@@ -268,7 +268,7 @@ class Checkpoints:
                 self._delete(name)
 
     def prune_history(self) -> list[int]:
-        """Delete all but the history from the folder to publish, and return the steps of that."""
+        """Delete surplus checkpoints from the history folder; return the steps of the rest."""
         steps = []
         for steps_done, name in self._files():
             if name.startswith(f"{_HISTORY}/"):

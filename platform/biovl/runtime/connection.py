@@ -23,9 +23,10 @@ hour."""
 
 
 def running_ray() -> str | None:
-    """Return the address of the Ray that commands use; None: they start one of their own.
+    """Return the address of the Ray cluster that commands use; None: they start their own.
 
-    It is that of ``RAY_ADDRESS``, or what ``ray start`` noted on this machine. ``local`` is none.
+    It is ``RAY_ADDRESS`` if set, where ``local`` gives None; else that of a cluster started with
+    ``ray start`` on this machine.
     """
     address = os.environ.get("RAY_ADDRESS", "")
     if address == "local":

@@ -29,10 +29,10 @@ _RESUMES = "Once this is fixed, the same command resumes the job."
 
 
 class Attempts:
-    """Counts how often the units of a pool of actors were begun and did not end.
+    """Counts the unfinished attempts at each unit of work of an actor pool.
 
-    Ray counts attempts at tasks, but not at calls of a pool's actors, which it repeats for ever. A
-    run that resumes counts anew. Create it on the driver, and give it to the actors.
+    Ray counts attempts at tasks, but not at calls of a pool's actors, which it retries forever.
+    Counts are reset when a run resumes. Create it on the driver, and pass it to the actors.
     """
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ def run_task(
 
     Args:
         where: The location the task works on, for errors of a disk or bucket.
-        work: The task. It is not begun again once its worker has died ``MAX_DEATHS`` times at it.
-        what: Name of the task, for that error.
-        attempts: Counts those at the units of a pool of actors, by ``what``; None: Ray counts, as
-            those at tasks.
+        work: The task. It is not retried after its worker has died ``MAX_DEATHS`` times.
+        what: Name of the task: for that error, and as key of ``attempts``.
+        attempts: Counter of attempts for calls of actors, which Ray does not count; None in a Ray
+            task, whose attempts Ray counts.
     """
     deaths = _earlier_attempts() if attempts is None else attempts.begin(what)
     if deaths >= MAX_DEATHS:

@@ -8,7 +8,7 @@ import torch
 
 @contextlib.contextmanager
 def as_worker(cpus: float) -> Iterator[None]:
-    """Compute with so many threads in the block; then restore PyTorch's settings and seed."""
+    """Run the block with ``cpus`` PyTorch threads; then restore threads, settings and RNG state."""
     threads = torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     # As many as Ray gives a worker: sums of floats depend on it.

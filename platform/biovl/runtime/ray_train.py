@@ -225,17 +225,17 @@ SAVE_REQUEST = SaveRequest()
 
 
 class SaveBeforeResize(ControllerCallback, WorkerGroupCallback):
-    """Makes worker 0 save before Ray Train restarts the workers with another number of them.
+    """Makes worker 0 save a checkpoint before Ray Train changes the number of workers.
 
-    Ray Train restarts them from their last checkpoint, which may be 15 minutes old. Runs in its
-    controller. Failed workers cannot save.
+    Ray Train restarts the workers from their last checkpoint, which may be 15 minutes old. Runs in
+    Ray Train's controller. If a worker has failed, nothing is saved.
     """
 
     def __init__(self) -> None:
         self._group: Any = None
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:
-        """Store the worker group, for requests before a resize."""
+        """Store the worker group, to request a checkpoint from it before a resize."""
         self._group = worker_group
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
@@ -274,10 +274,10 @@ def current_device() -> torch.device:
 
 
 def is_preempted() -> bool:
-    """Return whether a node of the run is about to end; outside a worker False.
+    """Return whether a node of the run is about to be reclaimed; outside a worker False.
 
-    Ray tells every worker within seconds of the notice (``reclaim``). This reads what it told;
-    ``ray.train.get_preemption_info`` agrees on it first, a collective in every step.
+    Ray notifies every worker within seconds of the announcement (``reclaim``). Only this worker's
+    copy is read: ``ray.train.get_preemption_info`` would run a collective in every step.
     """
     return (
         dist.is_initialized() and get_train_context().preemption_context.preemption_info is not None

@@ -1,4 +1,4 @@
-"""A small program beside Ray on a spot machine: drains the node before AWS takes the machine.
+"""Program that runs alongside Ray on a spot machine: drains the node before AWS reclaims it.
 
 python -m biovl.runtime.reclaim           started by cluster.yaml on every worker machine
 
@@ -53,12 +53,12 @@ class SpotNotice:
         self._token, self._token_ends = "", 0.0
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the machine ends; None if there is no notice.
+        """Return the seconds until the machine is interrupted; None if there is no notice.
 
         Raises:
-            OSError: If the service does not answer.
-            http.client.HTTPException: If its answer is no HTTP, or is cut off.
-            ValueError: If its answer cannot be read.
+            OSError: If the service does not respond.
+            http.client.HTTPException: If its response is not valid HTTP, or is truncated.
+            ValueError: If its response cannot be parsed.
         """
         if time.monotonic() > self._token_ends:
             headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}

@@ -74,7 +74,7 @@ class ScheduledAdamW:
         )
 
     def step(self, number: int, loss: Tensor | None) -> None:
-        """Take a step along the gradient of a loss; None: this worker has no part in it."""
+        """Take an optimizer step on a loss; None: this worker has no rows in the step."""
         for group, lr in zip(self._adamw.param_groups, self.lrs, strict=True):
             group["lr"] = lr * self._schedule(number)
         self._adamw.zero_grad(set_to_none=True)
@@ -122,7 +122,7 @@ class EpochTraining:
 
     Args:
         parts: Tensors to train and to resume from, by part and name; they are modified in place.
-        trained: Their parameters that are trained.
+        trained: Those of the tensors that are trained, with learning rate and weight decay.
         rows: Indices of the training examples. int64, [T].
         loss_of: Called with the rows of a step, [B], and its number; returns their loss.
         epochs: Number of epochs.

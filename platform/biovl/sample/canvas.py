@@ -44,7 +44,7 @@ def plot_pixels(draw: Callable[[Axes], None], box: Box = FRAMED) -> np.ndarray:
 
 
 def to_rgb(image: np.ndarray) -> np.ndarray:
-    """Return an image of 0..1, grey or RGB, as RGB uint8."""
+    """Return a grey or RGB image with values in 0..1 as RGB uint8."""
     pixels = (np.clip(image, 0, 1) * 255).astype(np.uint8)
     return np.dstack([pixels] * 3) if pixels.ndim == 2 else pixels
 

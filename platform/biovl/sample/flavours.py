@@ -54,7 +54,10 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
-    """Conventions of one publisher. Braces are placeholders for numbers, or serial and number."""
+    """Conventions of one publisher.
+
+    In format strings, ``{}`` is the figure's number; ``stem`` has the article's number before it.
+    """
 
     name: str
     journal: str

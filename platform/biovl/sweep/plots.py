@@ -178,9 +178,10 @@ def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def by_waste(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, Trial]]:
-    """Return a trial for each context and share of tokens wasted, with its label in the plot.
+    """Return a trial for each context length and share of wasted tokens, with its plot label.
 
-    Trials of one context differ if their tokenizers, texts or corpora do; then labels name these.
+    Shares differ at one context length if tokenizers, texts or corpora do; labels then have the
+    trials' settings.
     """
     measured: dict[tuple[int, float, float], Trial] = {}
     for trial in (outcome.trial for outcome in outcomes):

@@ -42,7 +42,7 @@ def write(folder: Folder, config: SweepConfig, outcomes: Sequence[TrialOutcome])
 
 
 def recipe_file(config: PretrainConfig, *, given: Sequence[str] = ("corpus", "out")) -> str:
-    """Return a configuration as a recipe in YAML, without the settings that are given with it."""
+    """Return a configuration as a YAML recipe, without settings to be given on the command line."""
     plain = configs.to_plain(config)
     values = {name: value for name, value in plain.items() if name not in given}
     dumped: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -126,7 +126,7 @@ def image_size() -> SweepConfig:
 
 
 def base_model() -> SweepConfig:
-    """BiomedCLIP, table 8: fine-tuning of OpenAI's CLIP or of BiomedCLIP (trained rows only)."""
+    """BiomedCLIP, table 8 (rows trained on PMC-15M): OpenAI's CLIP or ImageNet/PubMed weights."""
     wit, own = "WIT-400M → PMC-15M", "ImageNet/PubMed → PMC-15M"
     return _table(
         ["config", "data"],

@@ -119,20 +119,18 @@ def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
 
 
 def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
-    """Return the numbers of val pairs among which trials were scored, in ascending order."""
+    """Return the distinct numbers of val pairs among which trials retrieved, in ascending order."""
     return sorted({int(outcome.final["pairs"]) for outcome in outcomes if outcome.final})
 
 
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
-    """Return the outcomes of the finished row with the best mean R@1.
+    """Return the outcomes of the best row: the largest share of finished trials, then mean R@1.
 
-    Ties: the lowest mean loss, as for the best epoch of a run, then the first row. Few pairs have
-    few distinct recalls.
+    The share comes first, because a mean over only the seeds that survived early stopping or
+    divergence is biased upwards. Ties, frequent with few pairs, go to the lowest mean loss, as for
+    the best epoch of a run, then to the first row.
 
-    Rows of which more trials finished are better: the mean of the seeds that survived early
-    stopping or divergence is that of the lucky ones.
-
-    None if none is finished, or if trials were scored on val of different corpora, or among
+    None if no trial finished, or if trials were scored on val of different corpora, or among
     different numbers of pairs: recall among 20 pairs is higher than among 10,000, whatever the
     model.
     """

@@ -69,7 +69,7 @@ class Trial:
 
     @property
     def flops(self) -> float:
-        """FLOPs of the run; of a fork without those of the run that it continues."""
+        """FLOPs of the run itself; a fork excludes the steps of the run that it continues."""
         return self.whole_flops - self.flops_per_pair * self._plan.pairs_before(self.steps_before)
 
     @property

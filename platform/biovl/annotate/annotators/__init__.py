@@ -4,8 +4,8 @@ An annotator has two steps that scale separately: CPU workers prepare rows (deco
 tokenize), and a model processes the prepared rows in batches. Without a model, the second step
 does the work itself.
 
-A ``Config`` provides the name of the main column (``column``) and, if the columns depend on further
-files, their locations (``files``, by name): other files make other columns.
+A ``Config`` provides the name of the main column (``column``). If the columns depend on the content
+of additional files, it also provides their locations by name (``files``).
 """
 
 from collections.abc import Mapping
@@ -97,10 +97,10 @@ class PrefetchesAnswers(Protocol):
     def prefetch_answers(
         self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
     ) -> None:
-        """Run all requests through a model on the cluster, if there is one; cache the answers."""
+        """If a model on the cluster is configured, cache its answers to all requests."""
 
     def spent(self) -> str:
-        """Return the spending of all jobs that share the cache, as text."""
+        """Return the tokens and cost of all jobs that share the cache, as text."""
 
 
 def file_bytes(name: str, uri: str) -> bytes:

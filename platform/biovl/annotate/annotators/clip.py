@@ -47,7 +47,7 @@ def build(config: Config) -> "ClipImage | ClipText":
 
 
 class ClipImage:
-    """Annotator that embeds images as unit vectors by a two-tower model."""
+    """Annotator that embeds images with a two-tower model, as unit vectors."""
 
     reads = ("image",)
     counted = ()

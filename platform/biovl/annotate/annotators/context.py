@@ -1,4 +1,4 @@
-"""Context captions from the article: caption, citing sentences, an abstract sentence, acronyms.
+"""Context captions: caption, citing sentences, a sentence of the abstract, acronyms.
 
 Needs no model. For captions of several hundred tokens, as in BMC-LongCLIP.
 """

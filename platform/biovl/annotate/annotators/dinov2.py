@@ -62,7 +62,8 @@ def build(config: Config) -> "Dinov2":
     """Return the annotator; only the configuration of the weights is read.
 
     Raises:
-        ArtifactError: If there are no weights, or they are not of a DINOv2.
+        ArtifactError: If the weights do not exist or are not those of a DINOv2 model, or
+            ``size_px`` is not a multiple of its patch size.
     """
     import torch
 
@@ -78,7 +79,7 @@ def build(config: Config) -> "Dinov2":
 
 
 class Dinov2:
-    """Annotator that embeds images by DINOv2: the class token."""
+    """Annotator that embeds images with DINOv2; the embedding is the class token."""
 
     reads = ("image",)
     counted = ()

@@ -234,7 +234,7 @@ class LongCap:
             longcap_job.fill(config, self, table, units, report)
 
     def spent(self) -> str:
-        """Return the spending of all jobs that share the cache, as text."""
+        """Return the tokens and cost of all jobs that share the cache, as text."""
         total = Ledger(self.config.cache, self.config.budget).described()
         return f"spent with the cache {self.config.cache}: {total}"
 

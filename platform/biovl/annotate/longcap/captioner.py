@@ -1,4 +1,4 @@
-"""Sends the steps of many figures concurrently to an endpoint: the model side of the annotator."""
+"""Runs the caption steps of many figures concurrently against an endpoint."""
 
 import asyncio
 import json

@@ -71,7 +71,7 @@ def context_of(
         caption_superscripts: Superscript spans of the caption.
         mentions: Paragraphs that cite the figure, as stored (``records.Mention``).
         abstract: Abstract of the article.
-        full_text: Body of the article; the basis of word rarity.
+        full_text: Body of the article; used with the abstract to find rare words.
     """
     pieces = []
     read = readable(caption, _spans(caption_superscripts)).strip()

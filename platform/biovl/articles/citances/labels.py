@@ -28,7 +28,7 @@ class Item:
     panels of panel C, empty if they are the figure's; None if such words mean nothing."""
 
     def count_without_place(self) -> int:
-        """Return how many of the last panels have no position: one for ``A (left), B``."""
+        """Return how many panels at the end of the list have no position: 1 for ``A (left), B``."""
         count = 0
         for panel in reversed(self.panels):
             if panel.endswith(")"):
@@ -134,5 +134,5 @@ def places_in(words: str, noun: str | None) -> list[str]:
 
 
 def panel_at(panel: str, place: str) -> str:
-    """Return the name of a position: ``b (left)`` in panel b, ``left`` without a panel."""
+    """Return the name of a panel given by position: ``b (left)``, or ``left`` without a panel."""
     return f"{panel} ({place})" if panel else place

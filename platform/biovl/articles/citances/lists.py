@@ -1,7 +1,8 @@
 """Lists of figures and panels: the text after "Fig." in a sentence, parsed item by item.
 
-Numbers and preceding words apply to later items: "2A, C and 3B–D" names 2A, 2C, 3B, 3C and 3D. A
-possible word of the sentence, count or statistic ends the list: precision before recall.
+Numbers and preceding words apply to later items: "2A, C and 3B–D" names 2A, 2C, 3B, 3C and 3D. The
+list ends at anything that may be an ordinary word, a count or a statistic: precision is preferred
+to recall.
 """
 
 import re

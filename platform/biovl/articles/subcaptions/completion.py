@@ -158,7 +158,7 @@ def _touches(kept: Sequence[Marker], other: Marker) -> bool:
 
 
 def with_ranges(caption: str, candidates: Sequence[Marker]) -> list[Marker]:
-    """Return candidates with ``(A) through (D)`` and ``(a)(c)(d)`` as one marker."""
+    """Return candidates, with each ``(A) through (D)`` or ``(a)(c)(d)`` merged into one marker."""
     groups: dict[tuple[Family, str], list[Marker]] = {}
     for marker in candidates:
         groups.setdefault((marker.family, marker.kind), []).append(marker)

@@ -54,13 +54,13 @@ class Group:
 
 
 def features(caption: str, marker: Marker, group: Group, expected: int) -> list[str]:
-    """Return the features that a marker has.
+    """Return the names of the binary features that are true of a candidate label.
 
     Args:
-        caption: The text.
-        marker: The marker.
-        group: The markers with which it forms an alphabet.
-        expected: Position in the alphabet of the label that would be next.
+        caption: The whole caption.
+        marker: The candidate.
+        group: The candidates of the same alphabet.
+        expected: Position in the alphabet of the next expected label.
     """
     before = caption[max(0, marker.start - 40) : marker.start]
     behind = caption[marker.end : marker.end + 40]
@@ -207,7 +207,7 @@ def qualities(
 
 
 def confidence(found: Mapping[str, float]) -> float:
-    """Return the probability that a caption with some features is split right."""
+    """Return the probability that a caption is split correctly, given its features."""
     weights = WEIGHTS["split"]
     total = weights["bias"] + sum(weights.get(name, 0.0) * value for name, value in found.items())
     return 1 / (1 + math.exp(-total))

@@ -15,7 +15,7 @@ _WEAK = re.compile(r",\s(?:and\s)?\Z|\sand\s\Z")
 
 
 def is_coordinated(caption: str, own: Sequence[Marker]) -> bool:
-    """Return whether labels number items of a phrase: ``(a) Wet and (b) dry weight of …``."""
+    """Return whether labels mark coordinated items: ``(a) Wet and (b) dry weight of …``."""
     gaps = _between(caption, own)
     if not gaps or not gaps[-1].endswith((" and ", " or ")):
         return False
@@ -23,9 +23,9 @@ def is_coordinated(caption: str, own: Sequence[Marker]) -> bool:
 
 
 def end_of_last(caption: str, own: Sequence[Marker], end: int) -> Cut:
-    """Return where the last item of a list ends, and what holds for all begins.
+    """Return the end of the last item of a list; text after it applies to all items.
 
-    "Growth of (A) oat and (B) rye in spring.": ``in spring`` is about both.
+    "Growth of (A) oat and (B) rye in spring.": before ``in spring``, which is about both.
 
     Args:
         caption: The whole caption.
@@ -43,14 +43,14 @@ def clause_before(caption: str, start: int, end: int) -> int:
 
 
 def end_of_lead(caption: str, start: int, own: Sequence[Marker]) -> Cut:
-    """Return where the text from ``start`` on that the items of a list share ends.
+    """Return where the words at the start of a list that all items share end.
 
-    "Sections of liver (A) and lung (B)": behind ``Sections of``.
+    "Sections of liver (A) and lung (B)": after ``Sections of``.
 
     Args:
         caption: The whole caption.
-        start: Position in the caption where the text of the list starts.
-        own: Markers of the items, in order, each behind its text.
+        start: Position in the caption where the text of the list, with the shared words, starts.
+        own: Markers of the items, in order, each after its text.
     """
     if len(own) < 2:
         return Cut(start, 1.0)

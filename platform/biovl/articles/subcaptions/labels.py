@@ -53,7 +53,7 @@ class LabelValue:
 
 
 def readings(text: str, kind: str | None = None) -> Iterator[LabelValue]:
-    """Yield each interpretation of a label: ``i`` is the ninth letter or the first numeral."""
+    """Yield each interpretation of a label: ``i`` is the letter i or Roman numeral 1."""
     plain = unicodedata.normalize("NFKC", text.strip()).replace("’", "'")
     core = plain.rstrip("'′″")
     for name, index in _INDEX.items():

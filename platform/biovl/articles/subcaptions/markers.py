@@ -97,7 +97,7 @@ class Marker:
 def markers(caption: str, bold: Sequence[Span] = (), italic: Sequence[Span] = ()) -> list[Marker]:
     """Return the candidate markers, by start; those of different families may overlap.
 
-    A text with more than ``MOST`` is a table or a list, and has none.
+    A text with more than ``MOST`` candidates is taken for a table or a list: the result is empty.
     """
     openings = {match.end() for match in _OPENING.finditer(caption)}
     heavy = _Stretches(bold)

@@ -1,9 +1,10 @@
-"""Words that the items of a list of panels share: those before the first, and behind the last one.
+"""Words shared by all items of a list of panels: those before its first item or after its last.
 
-"Sections of liver (A) and lung (B)": ``Sections of`` is about both. "(A) Mass and (B) height of
-mice": ``of mice`` is. Each place between two words could be the cut. A conditional logit chooses
-the one that makes items most alike; ``benchmarks/train_captions.py`` fits its weights, which are in
-``evidence.json``, to annotated lists of real captions.
+In "Sections of liver (A) and lung (B)", ``Sections of`` applies to both items. In "(A) Mass and
+(B) height of mice", ``of mice`` does. The cut between shared and own words can be at any word
+boundary. A conditional logit chooses the one that makes the items most alike;
+``benchmarks/train_captions.py`` fits its weights, which are in ``evidence.json``, to annotated
+lists of real captions.
 """
 
 import itertools
@@ -67,7 +68,9 @@ def end_of_head(text: str, others: Sequence[str]) -> Cut:
 
 
 def start_of_tail(text: str, others: Sequence[str]) -> Cut:
-    """Return where the words of the last item end: what follows is shared.
+    """Return where the last item of a list of panels ends: the words after it apply to all items.
+
+    In "(A) Mass and (B) height of mice" the last item is ``height``, and ``of mice`` is shared.
 
     Args:
         text: From the label in front of the last item to the end of the sentence.
@@ -103,7 +106,12 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
 
 
 def tails(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
-    """Return the places where the last item may end, and the features of each."""
+    """Return candidate positions for the end of the last item, with features to score each.
+
+    Args:
+        text: See ``start_of_tail``.
+        others: See ``start_of_tail``.
+    """
     others = [other[-_MOST_CHARS:] for other in others]
     items = [_words(_JOINT_END.sub("", other).strip(" ,;:.")) for other in others]
     if not all(items):

@@ -37,7 +37,7 @@ def vote(caption: str, span: Span, inside: Sequence[Marker]) -> int:
         inside: Markers of labels in the sentence, in order.
 
     Returns:
-        A sum of hand-set weights, each within 3 of 0; ``CERTAIN`` if a label starts the
+        A sum of hand-set weights, each from -3 to 3; ``CERTAIN`` if a label starts the
         sentence, 0 without markers.
     """
     if _open_items(caption, inside) or _are_parallel(caption, span, inside):

@@ -56,7 +56,14 @@ class System:
 def choose(
     caption: str, candidates: Sequence[Marker], cited: Collection[str], seen: Collection[str]
 ) -> System | None:
-    """Return the system that explains the markers best, or None."""
+    """Return the most plausible set of panel labels of a caption, or None if it has none.
+
+    Args:
+        caption: The caption.
+        candidates: Text that may be a label.
+        cited: Labels in sentences of the article that cite the figure.
+        seen: Labels that were read in the image.
+    """
     hints = frozenset(cited) | frozenset(seen)
     for system in proposed(caption, candidates, hints):
         if system.family == "word":

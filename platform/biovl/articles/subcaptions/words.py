@@ -1,4 +1,4 @@
-"""Words around a label that indicate the side of its text, or that it is only a reference."""
+"""Words around a label that show if its text precedes or follows it, or if it is a reference."""
 
 import re
 

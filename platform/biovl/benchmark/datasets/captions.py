@@ -1,8 +1,9 @@
 """CSV or TSV table of image files and captions: columns ``image`` and ``caption``.
 
 Rows of the same file are one image with several captions. Retrieval is broken down by columns
-``global_concepts`` and ``license_group``; a column may also name patients (``proxy``). Of several
-rows of a file the first decides. File names are relative to the folder of the table.
+``global_concepts`` and ``license_group``; a column may also identify patients (``proxy``). If a
+file has several rows, these columns are read from the first. File names are relative to the folder
+of the table.
 """
 
 import io

@@ -89,7 +89,7 @@ def build(config: Config) -> Pairs:
 def draw(
     reports: Iterable[str], read: Callable[[str], bytes], *, pairs: int, seed: int
 ) -> tuple[dict[str, str], Counter[str]]:
-    """Return the texts of a random draw of reports by name, and how many were not drawn, and why.
+    """Return a random sample of report texts, by name, and the counts of other reports, by reason.
 
     Args:
         reports: Names of the reports, with or without folders.

@@ -213,7 +213,7 @@ def _said(form: str, config: Config) -> str:
 
 
 def unique(ids: Iterable[str]) -> list[str]:
-    """Return unique ids: a repeated one gets a number."""
+    """Return ids made unique: a repeated one gets a suffix, ``#2``, ``#3`` and so on."""
     counts: Counter[str] = Counter()
     result = []
     for name in ids:

@@ -262,7 +262,7 @@ def _candidate(
 
 
 def readable_caption(caption: str, superscripts: Sequence[Mapping[str, int]]) -> str:
-    """Return a caption of a harvest with its powers marked: ``captions.readable``."""
+    """Return a harvested caption with its exponents marked by ``^``; see ``captions.readable``."""
     return readable(caption, [Span(**span) for span in superscripts])
 
 

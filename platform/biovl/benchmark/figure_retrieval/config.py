@@ -13,7 +13,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRetrievalConfig:
-    """Settings of figure_retrieval: the articles, the cut-off date, and what models know."""
+    """Settings of figure_retrieval: articles, cut-off date, and training data to exclude."""
 
     figures: str
     """Figures published by harvest, local or ``s3://``."""

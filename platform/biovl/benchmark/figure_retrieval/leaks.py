@@ -1,4 +1,4 @@
-"""Candidates that a model may know: article, title, caption or image are elsewhere, too."""
+"""Leaked candidates: in the training data, or with image or caption also in another article."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -33,11 +33,11 @@ _ARTICLE_IDS = ("article_id", "doi", "pmid")
 def repeated(
     candidates: Sequence[Candidate], folder: Folder, manifest: Manifest
 ) -> tuple[dict[int, str], dict[int, set[int]]]:
-    """Return candidates that repeat figures of other articles of the harvest, and each other.
+    """Find candidates whose image or caption is also in another article of the harvest.
 
     Returns:
-        The reason for each candidate whose image or caption is in an article without candidates;
-        and for each candidate those of other articles with its image or caption.
+        Two mappings by index of the candidate: the reason, if the other figure is not a candidate;
+        and the indices of the candidates in other articles with the same image or caption.
     """
     row_of = {one.figure_id: row for row, one in enumerate(candidates)}
     captions: dict[str, list[int]] = {}
@@ -71,10 +71,10 @@ def repeated(
 
 
 def trained_on(candidates: Sequence[Candidate], training: Iterable[str]) -> dict[int, str]:
-    """Return the reason for each candidate that is in training data: its article, title or image.
+    """Return the candidates in the training data, by row, with the match: article, title or image.
 
     Raises:
-        ArtifactError: If a folder holds something else than figures, a corpus or an index.
+        ArtifactError: If a folder does not contain figures, panels, a corpus or an index.
     """
     ids: dict[str, list[int]] = {}
     titles: dict[str, list[int]] = {}
@@ -158,13 +158,13 @@ def draw(
     left_out: dict[int, str],
     articles: int,
 ) -> list[int]:
-    """Return the rows of drawn candidates: one per article, none of which repeats another.
+    """Return the rows of drawn candidates: one per article, without repeated images or texts.
 
     Args:
         candidates: All candidates.
         order: Rows in the order of the draw.
-        same: For each candidate those with its image or caption.
-        left_out: Reasons of candidates that are not drawn; those of this draw are added.
+        same: By row, the rows of candidates with the same image or caption.
+        left_out: By row, why a candidate is excluded; extended in place by this draw.
         articles: Number of articles; 0: all.
     """
     drawn: list[int] = []

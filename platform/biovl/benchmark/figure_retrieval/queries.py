@@ -31,7 +31,7 @@ _OBJECT = "\ufffc"
 
 
 def without_label(caption: str) -> str:
-    """Return a caption without the figure's label and images of formulas, in one line."""
+    """Return a caption on one line, without the figure's label and formula placeholders."""
     return " ".join(_LABEL.sub("", caption.replace(_OBJECT, " "), count=1).split())
 
 
@@ -44,10 +44,12 @@ def caption_query(caption: str, min_words: int) -> str | None:
 def mention_query(mentions: Sequence[Mention], label: str | None, min_words: int) -> str | None:
     """Return the longest sentence that cites this figure and no other, without its references.
 
+    None if no such sentence has enough words.
+
     Args:
         mentions: Paragraphs that cite the figure.
         label: Label of the figure in the article.
-        min_words: Least number of words.
+        min_words: Minimum number of words.
     """
     body = [_readable(one) for one in mentions if one.container in _BODY]
     found = [

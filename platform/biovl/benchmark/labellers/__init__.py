@@ -34,11 +34,11 @@ class Labeller(Protocol):
 
     @property
     def findings(self) -> tuple[str, ...] | None:
-        """Names of the findings it knows; None if unknown. May read the labeller's settings."""
+        """Names of the findings supported; None if unknown. May read the labeller's settings."""
         ...
 
     def load(self, device: str) -> Callable[[Sequence[str]], LabelledTexts]:
-        """Return the function that labels texts, on a device."""
+        """Load the labeller on a device, and return a function that labels texts."""
         ...
 
 

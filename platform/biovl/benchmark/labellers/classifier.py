@@ -1,6 +1,6 @@
 """A multi-label text classifier of transformers, such as one trained on CheXbert's labels.
 
-A label is positive if its sigmoid is at least the threshold; it says nothing of uncertainty. The
+A label is positive if its sigmoid is at least the threshold; there are no uncertain findings. The
 labels are those of ``id2label`` in the model's configuration. Code in the model's folder is not
 executed, and only tensors are loaded from weight files.
 """

@@ -43,5 +43,5 @@ class FunctionLabeller:
     findings: tuple[str, ...] | None
 
     def load(self, device: str) -> Callable[[Sequence[str]], LabelledTexts]:
-        """Return the function for many texts; it runs on the CPU."""
+        """Return a function that labels a list of texts; it always runs on the CPU."""
         return lambda texts: LabelledTexts(states=[dict(self.function(text)) for text in texts])

@@ -1,1 +1,1 @@
-"""Benchmark data as distributed to one folder per data set: images, labels, splits, a manifest."""
+"""Converts raw benchmark data to one folder per data set: images, labels, splits, a manifest."""

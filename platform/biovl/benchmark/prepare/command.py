@@ -1,4 +1,4 @@
-"""Benchmark data as distributed to one folder: images, labels, splits, licence and counts.
+"""Convert distributed benchmark data to one folder: images, labels, splits, licence and counts.
 
 biovl prepare pcam --set raw=DOWNLOADS --set out=prepared/pcam
 biovl prepare --list

@@ -17,7 +17,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Described:
-    """Rows of a split; the example of each is made when it is read."""
+    """Rows of a split; iteration builds the example of each row lazily."""
 
     rows: Sequence[Any]
     """Descriptions of the rows."""
@@ -32,7 +32,7 @@ class Described:
 
 
 class NamedImages:
-    """The images among raw files, by the end of their path."""
+    """Finds images among the raw files by the end of their path."""
 
     def __init__(self, raw: RawFiles) -> None:
         self._raw = raw
@@ -45,7 +45,7 @@ class NamedImages:
         """Names of which several files exist."""
 
     def find(self, name: str) -> str | None:
-        """Return the file whose path ends with ``name``, the first of several; None: no such."""
+        """Return the first file whose path ends with ``name``; None if there is none."""
         path = name.strip().replace("\\", "/").removeprefix("./")
         files = self._of_base.get(posixpath.basename(path), [])
         files = [file for file in files if file == path or file.endswith(f"/{path}")]

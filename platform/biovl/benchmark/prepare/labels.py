@@ -26,10 +26,10 @@ class Labels:
 
 
 def finding(text: str) -> int | None:
-    """Return 1, 0 or -1 (uncertain) from a cell; None if it is empty.
+    """Parse the cell of a finding: 1 (present), 0 (absent), -1 (uncertain), or None if it is empty.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If the cell has any other value.
     """
     value = float(text) if text.strip() else None
     if value not in (1, 0, -1, None):

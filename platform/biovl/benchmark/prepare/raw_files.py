@@ -40,7 +40,8 @@ class RawFiles:
     """Files by their path relative to the folder, with ``/``; hidden ones are skipped.
 
     A member of ``a.zip`` is called ``a.zip/MEMBER``. Tar archives are unpacked to a temporary
-    folder. Members that were unpacked where the archive lies are skipped. Use as a context manager.
+    folder. Members that also exist unpacked, next to the archive or in a folder of its name, are
+    skipped. Use as a context manager.
     """
 
     def __init__(self, folder: str, get: str) -> None:
@@ -152,7 +153,7 @@ class RawFiles:
         return name
 
     def images(self, *, below: str = "") -> list[str]:
-        """Return the names of images, by their suffix; ``below`` is the beginning of the names."""
+        """Return the names of image files, recognised by suffix, that start with ``below``."""
         return [
             name for name in self.names if name.startswith(below) and name.lower().endswith(IMAGES)
         ]
@@ -178,13 +179,14 @@ class RawFiles:
     ) -> tuple[list[dict[str, str]], list[str]]:
         """Return the rows of a CSV file by column, and warnings about its encoding.
 
-        Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns
-        are matched without case and surrounding spaces; those asked for have the given names.
+        Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Column
+        names match regardless of case and surrounding spaces; ``needed`` and ``keep`` columns are
+        returned as spelled there.
 
         Args:
             name: The file.
             needed: Columns that it must have.
-            keep: Columns to return, of large tables; None: all.
+            keep: Columns to return with ``needed``, to save memory for large tables; None: all.
 
         Raises:
             SourceError: If the file is no table or lacks a needed column.
@@ -300,10 +302,10 @@ def _delimiter(text: TextIO, needed: Sequence[str]) -> str:
 
 
 def raw_fingerprint(folder: str) -> str:
-    """Return a hash of names and sizes of the files below a local folder, and of their labels.
+    """Return a hash of the names and sizes of the files below a local folder, and of their labels.
 
-    A corrected label leaves the size of its file as it is, so that the content of tables and of
-    files of labels counts as well, and the checksums that a zip archive states of its members.
+    Correcting a label may not change the size of its file. The hash therefore also covers the
+    content of tables and label files, and the checksums in the directories of zip archives.
     """
     known = hashlib.sha256()
     for name, path in _files_below(Path(folder).expanduser()):

@@ -43,7 +43,7 @@ def draft_name(split: str, number: int) -> str:
 
 
 def split_writer(folder: Folder, split: str, schema: pa.Schema, part_bytes: int) -> RowWriter[Row]:
-    """Return a writer of the rows of a split to the draft; no rows, no part.
+    """Return a writer for the rows of a split in the draft; without rows it writes no part.
 
     Args:
         folder: The folder that is prepared.

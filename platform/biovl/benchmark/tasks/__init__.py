@@ -133,18 +133,18 @@ class TrainsFirst(Protocol):
     def evaluate_learnt(
         self, data: Any, embedded: EmbeddedBenchmark | None, place: str
     ) -> TaskOutcome:
-        """Return the metrics of a trained model from its results in ``place``.
+        """Return the metrics of a trained model, from the results of ``learn`` in ``place``.
 
         Runs on a worker with the embeddings of the images. Without ``needs_vectors`` it runs on the
-        driver, ``embedded`` is None, and ``notes["unreadable_images"]`` of the outcome must have
-        the reasons of unreadable images.
+        driver, ``embedded`` is None, and ``notes["unreadable_images"]`` of the outcome must state
+        why each unreadable image could not be read.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionRun:
-    """What the job does for a task that selects its data."""
+    """Models and functions that the job provides to a task that selects its data."""
 
     models: "Mapping[str, ModelDescription]"
     """Models of the run by name."""

@@ -6,8 +6,8 @@ selected on the split val, or, if there is none, by cross-validation on the draw
 test is never used for selection. For training the whole image tower see ``fine_tune``.
 
 Source:
-    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, which follows ELEVATER: that
-    reports the best epoch on test, this does not.
+    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, which follows ELEVATER.
+    Unlike ELEVATER, this task does not report the best epoch on test.
 """
 
 from collections.abc import Mapping

@@ -92,7 +92,7 @@ class Vqa:
         """Return the questions of all splits.
 
         Raises:
-            ConfigError: If the tokenizer of the F1 is unavailable: found out before training.
+            ConfigError: If the tokenizer for F1 is unavailable; checked here, before training.
         """
         _tokens(self.config.f1_tokenizer)
         where, names = self.config.data, ("templated", "repeated", "language")

@@ -1,1 +1,1 @@
-"""``biovl demo``: all jobs on a synthetic sample, and the service of what they publish."""
+"""``biovl demo``: run all jobs on a synthetic sample, and serve the results."""

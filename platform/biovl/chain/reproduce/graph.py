@@ -95,7 +95,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Graph:
-    """Steps of some tables in order, and what is missing of them."""
+    """Steps that the selected tables need, in order, and what the user still has to provide."""
 
     chain: Chain
     steps: tuple[Step, ...]
@@ -117,7 +117,7 @@ class Graph:
     """Steps with such settings, apart from those that the paper's protocol leaves to the user."""
 
     def is_changed(self, names: Iterable[str]) -> bool:
-        """Return whether the command changed a setting of one of some steps, or of any before."""
+        """Return whether the command changed a setting of named steps or of their dependencies."""
         sources = {step.name: step.sources for step in self.steps}
         waiting, seen = list(names), set[str]()
         while waiting:
@@ -143,7 +143,7 @@ class Graph:
         return found
 
     def given_links(self) -> list[Link]:
-        """Return what is given as steps that are published, so that others can read it."""
+        """Return the given models and folders as published steps, which other steps can read."""
         return [
             Link(
                 Step(name=name, folder="", recipes={}, job=_nothing),

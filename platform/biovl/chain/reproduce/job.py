@@ -50,9 +50,10 @@ def survey(graph: Graph) -> Outcome:
 
 
 def foresee(graph: Graph) -> dict[str, str]:
-    """Return the steps to do that are known to fail, with the reason; nothing is run.
+    """Return the pending steps that are certain to fail, with the reason; nothing is run.
 
-    Properties of inputs that do not exist yet are those of the configurations that make them.
+    Properties of inputs that do not exist yet are inferred from the configuration of the steps that
+    will publish them.
     """
     failing: dict[str, str] = {}
     made: dict[str, Any] = {}
@@ -81,12 +82,12 @@ _FORESEEN = ("assemble", "pretrain")
 
 
 def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
-    """Run every step that is not published yet and whose inputs are.
+    """Run every unpublished step whose inputs are published; failed steps do not stop others.
 
     Raises:
         ConfigError: If a setting of any step is not valid; raised before any step runs.
-        StepFailed: If a folder with other settings is published where a step publishes; raised
-            before any step runs if it can be known.
+        StepFailed: If the output folder of a step is already published with other settings; raised
+            before any step runs. If this is only detected later, the step counts as failed.
     """
     survey(graph)
     done: list[Link] = graph.given_links()

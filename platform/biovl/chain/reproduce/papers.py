@@ -24,7 +24,7 @@ Verdict = Literal["yes", "partly", "no"]
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """What a step is in one of the sizes."""
+    """Recipe, settings and inputs of a step, for the size ``paper`` or ``small``."""
 
     recipe: str = ""
     """Recipe of the job."""

@@ -161,7 +161,7 @@ def summary(tables: Mapping[str, Sequence[Cell]], graph: Graph, outcome: Outcome
 
 
 def listing(papers: Papers, graphs: Mapping[str, Graph]) -> str:
-    """Return all tables with what they need, and whether it is there."""
+    """Return all tables with the inputs they need, and whether these are available, as text."""
     lines = []
     for key, title in papers.papers.items():
         lines += [title, ""]

@@ -1,7 +1,7 @@
 """Synthetic stand-ins for the size ``small``: packages, benchmark data, votes of reviewers.
 
-Images are drawn: the colour of a shape tells its class, and captions name both. Scores on them say
-that every step runs, and nothing about a model.
+Images are synthetic: the colour of a shape encodes its class, and captions name both. Scores on
+them show that every step runs, not how good a model is.
 """
 
 import io
@@ -71,11 +71,11 @@ VOTES: dict[str, Recipe[VotesConfig]] = {"default": _votes}
 
 
 def draw(config: StandInsConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Publish packages and benchmark data.
+    """Publish synthetic article packages and benchmark data.
 
     out/
       packages/          articles in PMC's format
-      pcam/ ubench/ …    data of the benchmarks, as they are read below ``data_root``
+      pcam/ ubench/ …    data of the benchmarks, in the layout expected below ``data_root``
     """
     job = Job.of(config, "stand_ins", output_format=1)
     published = job.find_published()

@@ -121,9 +121,9 @@ def packages(
         records: Records of the selected versions.
         service: The bucket.
         store: Stores the downloads.
-        bucket: Name of the bucket in addresses.
+        bucket: Name of the bucket, for the addresses of packages.
         sizes: Maximum file sizes.
-        threads: Number of threads for XML, and again for media.
+        threads: Number of threads that download XML; media have as many of their own.
         unfetched: Collects failed downloads, up to date when the next package is requested.
 
     Raises:

@@ -62,7 +62,7 @@ def plan(place: AcquisitionContext) -> dict[str, Any]:
 def read_inventory(
     place: AcquisitionContext, plan: Mapping[str, Any], number: int
 ) -> dict[str, Any]:
-    """Write the versions in one inventory file, or of one list of articles; return counts."""
+    """Store the article versions of one inventory file, or of one article list; return counts."""
     refused: Counter[str] = Counter()
     with place.service(plan["url"]) as service:
         if "lists" in plan:

@@ -78,7 +78,7 @@ def _reason(states: set[str]) -> tombstones.Reason:
 
 
 def publish_tombstones(place: AcquisitionContext, parts: int) -> dict[str, dict[str, int]]:
-    """Write ``tombstones.parquet``; return its rows and size, by file name."""
+    """Write ``tombstones.parquet``; return its row count and size in bytes, by file name."""
     tables = [place.table("tombstones", number) for number in range(parts)]
     whole = pa.concat_tables([tombstones.SCHEMA.empty_table(), *tables])
     folder = Folder(place.out)

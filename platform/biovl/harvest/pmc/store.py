@@ -38,7 +38,13 @@ class Store:
     def fetch_unchecked(
         self, name: str, fetch: Callable[[], bytes], is_whole: Callable[[bytes], bool]
     ) -> bytes:
-        """Return an object without a checksum; it is stored under the MD5 of ``name``."""
+        """Return an object that has no checksum, from the store or else by fetching it.
+
+        Args:
+            name: Name whose MD5 is the key in the store.
+            fetch: Downloads the object.
+            is_whole: Returns whether a stored object is complete; if not, it is fetched again.
+        """
         mark = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
         if self._folder.exists(self._name(mark)):
             data = self._folder.read(self._name(mark))

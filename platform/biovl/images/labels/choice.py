@@ -187,8 +187,8 @@ def choose(
     """Return at most one reading for each expected label, with its probability, 0..1.
 
     Labels of one figure share height and style, and are arranged in rows or columns in the order of
-    their names. So every confident letter is tried as the pattern of all; the evidence for each
-    selection is weighed, and the one that explains the most labels is used.
+    their names. Therefore each of the best readings in turn serves as the model of the style; the
+    readings most like it form a selection. The selection that explains the most labels is returned.
 
     Args:
         found: Readings of the expected labels.

@@ -70,11 +70,11 @@ def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Lab
 
     Args:
         pixels: RGB, uint8, shape [H, W, 3]; of any size.
-        expected: The caption's labels, in its order. Only these are searched for, each once, and
-            the result has their case. Without them, consecutive letters from A or a on.
+        expected: Labels of the caption, in order. Only these are searched for, once each, and are
+            returned in the caption's case. If empty, consecutive letters from A or a are searched.
 
     Returns:
-        In the order of ``expected``, or of the alphabet; each with its box in ``pixels``.
+        Labels in the order of ``expected`` or the alphabet; each with its box in ``pixels``.
     """
     grey, scale = readable_copy(pixels)
     if min(grey.shape) < 12:

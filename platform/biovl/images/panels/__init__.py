@@ -1,4 +1,4 @@
-"""Compound figures to panels: the box and label of each."""
+"""Splitting of compound figures into panels: the box and label of each."""
 
 from biovl.images.panels.splitting import split_figure
 

@@ -124,7 +124,7 @@ class LabelOffset:
     prior: float
 
     def fits(self, boxes_N4: np.ndarray, marks_N4: np.ndarray) -> np.ndarray:
-        """Return the closeness of labels to this position in regions, 0 (far) to 1. Shape [N]."""
+        """Return how close each label is to this position in its region, 0 to 1 (at it). [N]."""
         dx, dy = _offsets(self.across, self.down, boxes_N4, marks_N4)
         reach = _REACH * np.sqrt((boxes_N4[:, 2:] - boxes_N4[:, :2]).prod(1))
         off = (np.abs(dx - self.dx) + np.abs(dy - self.dy)) / reach

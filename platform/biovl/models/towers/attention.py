@@ -83,9 +83,9 @@ class CaptionLayout:
 
     @cached_property
     def chunks(self) -> tuple[list[Chunk], Tensor]:
-        """All captions in chunks, and the place of each packed token in the chunks, end to end.
+        """Chunks of all captions, and the index of each packed token in the concatenated chunks.
 
-        The second is an index of shape [T].
+        Chunks are flattened with their padding before concatenation. Index: int64, shape [T].
         """
         return _chunks(self.lengths_B, self.bounds.device)
 
@@ -101,9 +101,9 @@ class CaptionLayout:
 
 
 def to_device(host: Tensor, device: torch.device) -> Tensor:
-    """Return a copy of a tensor of the host; a copy to a GPU does not wait for the GPU.
+    """Return a copy of a host tensor on a device; copies to a GPU are asynchronous.
 
-    Without pinned memory CUDA may wait for all work in front of the copy.
+    Without pinned memory CUDA may wait for all work queued before the copy.
     """
     # Memory estimates use a fake GPU, where nothing can be pinned.
     if device.type == "cuda" and torch.cuda.is_available():
@@ -124,8 +124,8 @@ def attend(
     """Return scaled dot-product attention, every token within its own caption. Shape [T, H, d].
 
     Uses one kernel for all captions on CUDA from Ampere on, in bf16 and fp16; otherwise padded
-    chunks on GPUs, and caption by caption on CPUs. None has dropout of attention weights, which the
-    kernel does not support.
+    chunks on GPUs, and caption by caption on CPUs. Attention weights have no dropout, because the
+    kernel does not support it.
 
     Args:
         query_THd: Query of each token and head, T tokens of all captions; keys and values have the

@@ -1,11 +1,11 @@
-"""Choice of the kernel of packed attention on this GPU, by measuring.
+"""Measure the kernels of packed attention on this GPU, to choose the fastest.
 
-torch has two for ``varlen_attn``: FlashAttention and, on Hopper and Blackwell, cuDNN, which
+torch has two kernels for ``varlen_attn``: FlashAttention and, on Hopper and Blackwell, cuDNN, which
 ``sdpa_kernel`` selects. cuDNN's may take less time on the GPU, but torch builds a plan for every
-new number of tokens, in about 50 ms for each direction (pytorch PR 191576; the key of the cache in
-ATen's ``MHA.cpp`` has the sizes of the packed tensors), and in training every micro-batch has
-another. So a measurement has another number of tokens in each round, as training has, and as many
-layers as share a plan.
+new number of tokens, in about 50 ms for each direction (pytorch PR 191576; the cache key in ATen's
+``MHA.cpp`` contains the sizes of the packed tensors). In training, the number of tokens differs
+between micro-batches. So it also differs between the rounds of a measurement, and each round runs
+as many layers as share a plan.
 """
 
 import time

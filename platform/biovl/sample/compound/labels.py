@@ -50,7 +50,7 @@ class Style:
 
 
 def chosen_place(rng: Rng) -> tuple[str, str]:
-    """Return a random position, with the frequencies counted in published figures."""
+    """Return a random label position, drawn with its frequency in published figures."""
     return random_key(rng, LABEL_PLACES)
 
 
@@ -78,9 +78,9 @@ def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng
 
 
 def legible(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Style:
-    """Return a style in which a label covers no axis or text: its own, another corner, or a patch.
+    """Return a style in which a label is legible on a plot, not mixed with its axes or text.
 
-    Labels may cover photographs, but not plots.
+    It is the given style, or the label moves to another corner or gets a white background.
     """
     if style.paper != "none" or style.place[1] in ("above", "below"):
         return style

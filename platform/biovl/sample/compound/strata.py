@@ -8,7 +8,7 @@ from biovl.sample.compound.layouts import MANY, Rng
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """Settings of a kind of figures; properties that are not set have published frequencies."""
+    """Settings of a kind of figures. Empty or None: drawn as often as in published figures."""
 
     rows: tuple[tuple[int, ...], ...] = ()
     """Arrangements to choose from; empty: with published frequencies."""

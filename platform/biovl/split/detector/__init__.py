@@ -1,1 +1,1 @@
-"""A learned panel detector, trained on synthetic figures: a further source of proposals."""
+"""Learned panel detector, trained on synthetic figures: an additional source of panel proposals."""

@@ -81,7 +81,7 @@ class Drawing:
 class Optimisation:
     """AdamW with a warm-up, a constant rate and a linear decay to zero.
 
-    Until the decay, a run does not depend on the number of steps, so that it can go on for longer.
+    Before the decay, a run does not depend on the total number of steps, so it can be extended.
     """
 
     steps: int = 20_000

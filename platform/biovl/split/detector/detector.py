@@ -1,7 +1,7 @@
 """A trained detector: figures in, boxes out. It runs in ONNX Runtime, without PyTorch.
 
 detector/
-  config.json         the side of the input, and the threshold of scores
+  config.json         side of the input in pixels, and score threshold
   model.onnx          the network, from pixels to boxes; weights in half precision
 """
 

@@ -1,4 +1,4 @@
-"""A network in training as a function of an image, and as an ONNX file."""
+"""Export of a detector network: as an inference function on one image, and as an ONNX file."""
 
 import tempfile
 import warnings

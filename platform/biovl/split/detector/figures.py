@@ -54,7 +54,7 @@ def _source(drawing: Drawing, number: int) -> Source:
 def draw_here(
     figures: Figures, config: DetectorConfig, number: int | None
 ) -> Callable[[], list[Fitted]]:
-    """Start to draw figures in a thread of this process."""
+    """Start drawing figures in a thread of this process; return a function that waits for them."""
     threads = ThreadPoolExecutor(1)
     drawn = threads.submit(draw, figures, config, number)
     threads.shutdown(wait=False)

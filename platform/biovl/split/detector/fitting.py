@@ -50,7 +50,7 @@ class Square:
 
 
 def fit(pixels: np.ndarray, boxes: Sequence[Box], size_px: int) -> Fitted:
-    """Scale a figure, RGB uint8 [H, W, 3], and its panels until its longer side fits the square."""
+    """Scale a figure, RGB uint8 [H, W, 3], and its boxes; its longer side becomes ``size_px``."""
     scaled, scale_x, scale_y = _scaled(pixels, size_px)
     corners = [(b.x0 * scale_x, b.y0 * scale_y, b.x1 * scale_x, b.y1 * scale_y) for b in boxes]
     return Fitted(scaled, np.array(corners, np.float32).reshape(-1, 4))

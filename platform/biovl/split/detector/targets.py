@@ -42,7 +42,12 @@ class Targets:
 
 
 def targets_of(boxes: Sequence[np.ndarray], size_px: int) -> Targets:
-    """Return the targets for the panels of figures, boxes [N, 4] each in pixels of the input."""
+    """Return the training targets for a batch of figures.
+
+    Args:
+        boxes: Panel boxes of each figure, [N, 4], in pixels of the input.
+        size_px: Side of the input.
+    """
     made = [_of_one(torch.from_numpy(one), size_px // STRIDE) for one in boxes]
     compound = torch.tensor([float(len(one) > 1) for one in boxes])
     nearest, weight, central, edges = zip(*made, strict=True)

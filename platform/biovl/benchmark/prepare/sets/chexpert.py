@@ -102,7 +102,10 @@ class CheXpert:
         self._config = config
 
     def open(self, raw: RawFiles) -> RawSet:
-        """Return 5x200 as test, train without its patients, and the radiologists' valid as val.
+        """Return the splits.
+
+        test is CheXpert-5x200; train is ``train.csv`` without the patients of test; val is
+        ``valid.csv``, which radiologists labelled.
 
         Raises:
             SourceError: If train.csv or its images are missing, or no image has a label.

@@ -107,13 +107,13 @@ class _Frame:
 
 
 class Dresden:
-    """Reader of the folders of structures."""
+    """Reader of the data set's frames, which have one folder per structure."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def open(self, raw: RawFiles) -> RawSet:
-        """Return the frames with the structure, and as many without it.
+        """Return the frames with the structure, and frames without it: see ``Config.without``.
 
         Raises:
             SourceError: If the structure's folder, its masks, or all weak labels are missing.

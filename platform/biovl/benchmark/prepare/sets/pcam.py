@@ -59,7 +59,7 @@ class PatchCamelyon:
     """Reader of the HDF5 files."""
 
     def open(self, raw: RawFiles) -> RawSet:
-        """Return the splits whose files are there; at least test.
+        """Return the splits whose files exist; test is required.
 
         Raises:
             SourceError: If files are missing or damaged, or images and labels do not match.

@@ -49,7 +49,7 @@ def _captions(stats: Mapping[str, Any]) -> Markup | None:
 
 
 def coarser(counts: Sequence[int], width: int) -> list[tuple[float, float, int]]:
-    """Return a histogram with at most 28 wider bins, as (start, end, count), without last zeros."""
+    """Return at most 28 wider bins (start, end, count) of a histogram, to the last filled one."""
     filled = [number for number, count in enumerate(counts) if count]
     if not filled:
         return []

@@ -15,7 +15,7 @@ _WIDTH_PX = 1_000
 
 
 def body(story: Story) -> Markup | None:
-    """Return a section with the screenshot; None if it does not exist."""
+    """Return a section with the screenshot of the search page; None if there is none."""
     name = story.notes.screenshot
     if not name or not Folder(story.folder).exists(name):
         return None
