@@ -182,8 +182,8 @@ class Keys:
         if self._failing_since is None:
             return []
         return [
-            f"the key file cannot be read: its last keys are valid for {_GRACE_S:.0f} s, then all "
-            "requests are rejected; the log has the reason"
+            f"the key file cannot be read: {_GRACE_S:.0f} s after the first request that found it "
+            "so, all requests are rejected; the log has the reason"
         ]
 
     def _caller_of(self, key: str) -> Caller:

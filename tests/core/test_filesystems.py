@@ -130,3 +130,17 @@ def test_what_is_not_read_is_listed_by_name(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "link").symlink_to(tmp_path / "nothing")
     assert list(Tree(str(tmp_path / "source")).sizes().values()) == [-1]
+
+
+def test_a_source_that_cannot_be_listed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source").mkdir()
+    tree = Tree(str(tmp_path / "source"))
+
+    def refused(_: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(tree, "folder", refused)
+    with pytest.raises(PermissionError):
+        tree.sizes()

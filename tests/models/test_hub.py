@@ -22,7 +22,7 @@ from biovl.models import hub as hubs
 from biovl.models import weight_files
 from biovl.models.weight_identity import fingerprint_of
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.models import build, pinned_names, weights_of, with_names
+from biovl.pretrain.models import build, pinned_model, pins_of, weights_of
 from tests.annotate.small_models import png, save_clip, save_dinov2, scene
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
 
@@ -187,11 +187,13 @@ def test_pretraining_loads_the_initial_weights_that_its_manifest_names(
             "batch.pairs": 4,
         },
     )
-    first, pinned = fingerprint_of("ann/clip"), pinned_names(config.model)
+    first, pins = fingerprint_of("ann/clip"), pins_of(config.model, None)
     repo.files = files_of(models[1])
-    (found,) = weights_of(config, pinned)
+    # A run that resumes loads the commit that it has noted.
+    assert pins_of(config.model, pins) == pins != pins_of(config.model, None)
+    (found,) = weights_of(config, pins)
     assert (found.uri, found.fingerprint) == ("hf-hub:ann/clip", first)
-    built = build(with_names(config, pinned).model, with_weights=True)
+    built = build(pinned_model(config.model, pins), with_weights=True)
     stored = load_file(models[0] / "open_clip_model.safetensors")
     read = built.model.state_dict()
     assert all(torch.equal(read[key], stored[key]) for key in stored)

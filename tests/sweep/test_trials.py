@@ -17,7 +17,15 @@ from biovl.runtime.checkpoints import Checkpoints
 from biovl.sweep import job as sweeps
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
-from biovl.sweep.trials import Trial, corpora_of, identity_of, times_of, trials_of, waste
+from biovl.sweep.trials import (
+    Trial,
+    check_rungs,
+    corpora_of,
+    identity_of,
+    times_of,
+    trials_of,
+    waste,
+)
 from tests.sweep.corpora import index_only
 
 
@@ -222,12 +230,15 @@ def test_a_trial_without_scores_at_a_rung_of_compute_is_refused(corpus: str) -> 
     given: dict[str, Any] = {"base.epochs": 60, "asha.reduction": 2}
     given["base.validation.every_epochs"] = 1
     given["grid"] = {"model.context_length": [77, 150]}
-    with pytest.raises(ConfigError, match=r"asha\.first_epochs=2"):
-        trials_of(config(corpus, **given, equal="compute"))
-    rare = {**given, "base.validation.every_epochs": 5}
-    with pytest.raises(ConfigError, match=r"asha\.first_epochs=5"):
-        trials_of(config(corpus, **rare, equal="compute", **{"asha.first_epochs": 4}))
-    assert len(trials_of(config(corpus, **given))) == 2
+    rare = {**given, "base.validation.every_epochs": 5, "asha.first_epochs": 4}
+    for swept, least in (
+        (config(corpus, **given, equal="compute"), 2),
+        (config(corpus, **rare, equal="compute"), 5),
+    ):
+        with pytest.raises(ConfigError, match=rf"asha\.first_epochs={least}"):
+            check_rungs(swept, trials_of(swept))
+    epochs = config(corpus, **given)
+    check_rungs(epochs, trials_of(epochs))
 
 
 def test_epochs_that_are_swept_are_not_chosen_by_compute(corpus: str) -> None:

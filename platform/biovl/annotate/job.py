@@ -77,7 +77,8 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
-    weights = hub.pinned(config.weights) if config.weights else ""
+    pins = hub.pins([config.weights], Draft(config.out).read_note(hub.PINNED))
+    weights = pins.get(config.weights, config.weights)
     inputs = [table.as_input(), *config.inputs(weights), *selection.inputs(config)]
     made = Job.of(
         config, COLUMNS, inputs, output_format=FORMAT, without=["workers", "may_be_empty"]
@@ -90,7 +91,6 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     published = job.find_published()
     if published is not None:
         return published
-    pinned = weights if weights != config.weights else None
     # From here on, on all workers: these files, also if the repository is replaced meanwhile.
     config = replace(config, weights=weights)
     annotator = config.make()
@@ -107,11 +107,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
         )
     selection.check(config, table)
     with job.begin(plans=[*selection.PLANS, hub.PINNED]) as draft:
-        # Those that it was begun with: without a network, the cache may have others by now.
-        begun = draft.once(hub.PINNED, lambda: pinned)
-        if begun not in (None, weights):
-            config = replace(config, weights=begun)
-            annotator = config.make()
+        draft.note(hub.PINNED, pins)
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
             selected = _select(config, table, draft, report)

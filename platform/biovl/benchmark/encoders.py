@@ -177,14 +177,15 @@ def load(
     """
     uri = model if isinstance(model, str) else model.uri
     if isinstance(model, ModelDescription) and model.revision is not None:
-        # Not described again: the commit is what is loaded, and not every worker reaches the hub.
+        # Not described again: its commit is what is loaded, and not every worker reaches the Hub.
         known = model
     else:
         known = describe(uri)
     if isinstance(model, ModelDescription) and known.fingerprint != model.fingerprint:
         raise ArtifactError(
-            f"{uri} was replaced since this run began (found {known.fingerprint[:12]}, expected "
-            f"{model.fingerprint[:12]}): run the same command again"
+            f"{uri} was replaced since this run began, or its driver could not tell its commit "
+            f"(found {known.fingerprint[:12]}, expected {model.fingerprint[:12]}): run the same "
+            "command again, where the hub can be reached"
         )
     if known.kind == "between":
         return Ours(interpolated.load(uri, device=device, precision=precision))

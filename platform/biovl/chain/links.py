@@ -87,7 +87,7 @@ class Link:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the step can neither be reused nor run: its folder holds something else."""
+        """Whether the step can neither be reused nor run: other settings, or lost files."""
         return self.state in ("differs", "damaged")
 
     @property

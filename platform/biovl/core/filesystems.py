@@ -311,6 +311,8 @@ class Tree:
             try:
                 found = self.folder(f"{self.path}/{inner}".rstrip("/"))
             except OSError:
+                if not inner:
+                    raise
                 sizes[inner] = -1
                 continue
             sizes |= {inner + name: size for name, size in found.files.items()}

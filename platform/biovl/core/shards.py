@@ -116,10 +116,14 @@ def corpus_files(
         names: Paths of the shards, without suffix.
         receipts: ``rows`` and ``size_bytes`` of each shard.
     """
-    tables = folder.sizes(["index.parquet", "dropped.parquet"])
-    return {
-        **{f"{name}.tar": receipt for name, receipt in zip(names, receipts, strict=True)},
-        **{name: {"size_bytes": size} for name, size in tables.items()},
+    files: dict[str, Mapping[str, int]] = {
+        f"{name}.tar": receipt for name, receipt in zip(names, receipts, strict=True)
+    }
+    # A draft that an earlier version began has receipts without sizes.
+    unsized = [name for name, receipt in files.items() if "size_bytes" not in receipt]
+    sizes = folder.sizes(["index.parquet", "dropped.parquet", *unsized])
+    return files | {
+        name: {**files.get(name, {}), "size_bytes": size} for name, size in sizes.items()
     }
 
 

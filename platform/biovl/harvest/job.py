@@ -176,8 +176,9 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
                 f"{', '.join(changed)} changed while it was harvested: {config.out} may mix rows "
                 "of both versions. Remove it and harvest again"
             )
-        # A resumed harvest may have begun long ago.
-        return _with_changes(config, draft.publish(manifest), report)
+        published = draft.publish(manifest)
+    # A resumed harvest may have begun long ago.
+    return published if listed is not None else _with_changes(config, published, report)
 
 
 def _with_changes(config: HarvestConfig, published: Manifest, report: Progress) -> Manifest:
@@ -196,9 +197,9 @@ def _with_changes(config: HarvestConfig, published: Manifest, report: Progress) 
         if not found:
             return published
         changed = (
-            f"the source has changed since it was harvested, and {config.out} has none of it. "
-            f"Files: {found}. To harvest it as it is now, remove {config.out} and run this again, "
-            "or choose another folder"
+            f"the source has changed since its harvest began, and {config.out} may lack these "
+            f"changes. Files: {found}. To harvest it as it is now, remove {config.out} and run "
+            "this again, or choose another folder"
         )
     report.warn([changed])
     notes = {**published.notes, "warnings": [*published.warnings, changed]}

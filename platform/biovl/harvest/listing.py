@@ -43,7 +43,7 @@ def changes(before: Mapping[str, int], now: Mapping[str, int]) -> str:
         ),
     }
     return ", ".join(
-        f"{len(paths):,} {how} ({paths[0]}{' …' if len(paths) > 1 else ''})"
+        f"{len(paths):,} {how} ({paths[0] or 'source.path'}{' …' if len(paths) > 1 else ''})"
         for how, paths in found.items()
         if paths
     )

@@ -7,6 +7,7 @@ files once the repository is updated, or on a machine with an older copy in its 
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TIMEOUT_S = 10.0
@@ -49,11 +50,23 @@ def pinned(source: str) -> str:
 
     Other sources, and names whose commit is unknown (see ``commit``), are returned unchanged.
     """
-    place = source.removeprefix("local-dir:")
-    if "://" in place or Path(place).expanduser().exists() or not is_hub_name(source):
+    is_local = source.startswith("local-dir:") or "://" in source
+    if is_local or Path(source).expanduser().exists() or not is_hub_name(source):
         return source
     found = commit(source)
     return source if found is None else at(source, found)
+
+
+def pins(sources: Iterable[str], recorded: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return ``pinned`` of each name on the Hub; other sources are left out.
+
+    Args:
+        sources: Names, folders and other sources; empty ones are ignored.
+        recorded: Note ``PINNED`` of the draft: a run that resumes loads the commits it began with.
+    """
+    known = recorded or {}
+    found = {name: known.get(name) or pinned(name) for name in dict.fromkeys(sources) if name}
+    return {name: source for name, source in found.items() if source != name}
 
 
 def at(source: str, revision: str) -> str:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 import numpy as np
@@ -51,9 +52,9 @@ from biovl.pretrain.models import (
     check_weights,
     complete_model,
     describe,
-    pinned_names,
+    pinned_model,
+    pins_of,
     weights_of,
-    with_names,
 )
 from biovl.pretrain.prepare import check_pooled_token
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
@@ -143,12 +144,12 @@ def _published_or_trained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
     what, _ = identity(configs.to_plain(config))
-    pinned = pinned_names(config.model)
+    pins = pins_of(config.model, Draft(config.out).read_note(hub.PINNED))
     job = Job(
         out=config.out,
         kind=KIND,
         config=what,
-        inputs=[*inputs_of(config), *weights_of(config, pinned)],
+        inputs=[*inputs_of(config), *weights_of(config, pins)],
         defaults=configs.defaults(PretrainConfig),
         output_format=FORMAT,
     )
@@ -158,7 +159,8 @@ def _published_or_trained(
     mixture = read_mixture(config)
     pairs = mixture.pairs
     # Before anything is written or started, so that mistakes are reported early.
-    built = build(with_names(config, pinned).model, with_weights=False)
+    loaded = replace(config, model=pinned_model(config.model, pins))
+    built = build(loaded.model, with_weights=False)
     check_pooled_token(built, config.step)
     plan = check_run(config, mixture, image_px=built.image_size)
     fork = find_fork(config, mixture, plan)
@@ -180,10 +182,7 @@ def _published_or_trained(
     with job.begin(
         accepts=lambda draft, changed: may_resume(draft, config), plans=["settings", hub.PINNED]
     ) as draft:
-        loaded = with_names(config, draft.once(hub.PINNED, lambda: pinned))
-        if loaded.model != with_names(config, pinned).model:
-            built = build(loaded.model, with_weights=False)
-            check_optimizer(built, config.optim)
+        draft.note(hub.PINNED, pins)
         for line in record_changes(
             draft, before, config, lambda epochs: Plan.of(mixture.draws, config.batch, epochs)
         ):

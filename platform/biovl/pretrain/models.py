@@ -81,27 +81,28 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
             raise ArtifactError(f"model.{name}: {error}") from error
 
 
-def pinned_names(model: Plugin) -> dict[str, str]:
-    """Return the settings that name Hub repositories, pinned to commits: ``OWNER/NAME@COMMIT``."""
-    named = {name: str(model.settings.get(name) or "") for name in _ON_HUB}
-    pinned = {name: hub.pinned(value) for name, value in named.items() if value}
-    return {name: value for name, value in pinned.items() if value != named[name]}
+def pins_of(model: Plugin, recorded: Mapping[str, str] | None) -> dict[str, str]:
+    """Return ``hub.pins`` of the settings of a model that may name Hub repositories."""
+    return hub.pins((str(model.settings.get(name) or "") for name in _ON_HUB), recorded)
 
 
-def with_names(config: PretrainConfig, pinned: Mapping[str, str]) -> PretrainConfig:
-    """Return a configuration whose model is loaded by these names."""
-    model = replace(config.model, settings={**config.model.settings, **pinned})
-    return replace(config, model=model)
+def pinned_model(model: Plugin, pins: Mapping[str, str]) -> Plugin:
+    """Return the settings of a model with its names on the Hub pinned to commits."""
+    settings = {
+        name: pins.get(value, value) if name in _ON_HUB else value
+        for name, value in model.settings.items()
+    }
+    return replace(model, settings=settings)
 
 
-def weights_of(config: PretrainConfig, pinned: Mapping[str, str] | None = None) -> list[Input]:
+def weights_of(config: PretrainConfig, pins: Mapping[str, str] | None = None) -> list[Input]:
     """Return files and folders of initial weights as inputs of a run's manifest.
 
     Args:
         config: Configuration of the run.
-        pinned: ``pinned_names`` of its model, so that the loaded commits are fingerprinted.
+        pins: ``pins_of`` its model, so that the loaded commits are fingerprinted.
     """
-    return identify_weights(named_weights(config), config.out, pinned)
+    return identify_weights(named_weights(config), config.out, pins)
 
 
 def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
@@ -114,7 +115,7 @@ def named_weights(config: PretrainConfig) -> list[tuple[str, str]]:
 
 
 def identify_weights(
-    named: Iterable[tuple[str, str]], out: str, pinned: Mapping[str, str] | None = None
+    named: Iterable[tuple[str, str]], out: str, pins: Mapping[str, str] | None = None
 ) -> list[Input]:
     """Return files and folders of initial weights as inputs of what is published in ``out``.
 
@@ -129,7 +130,7 @@ def identify_weights(
     inputs = []
     for name, uri in named:
         key = f"{name} {configs.spelled(uri)}"
-        source = (pinned or {}).get(name, uri)
+        source = (pins or {}).get(uri, uri)
         found = weight_identity.fingerprint_of(source) or (recorded or {}).get(key)
         if found is not None:
             inputs.append(Input(name=name, uri=uri, fingerprint=found))

@@ -45,9 +45,11 @@ def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None =
         return published
     config = {"downloaded": name}
     draft = Draft.begin(out, "model", config)
-    # Configuration and weights of one commit.
-    source = hub.pinned(name)
-    plugin = Plugin("open_clip", settings or {"architecture": source, "weights": source})
+    if settings is None:
+        # Configuration and weights of one commit.
+        source = hub.pinned(name)
+        settings = {"architecture": source, "weights": source}
+    plugin = Plugin("open_clip", settings)
     built = models.build(plugin, with_weights=True)
     files = write_model(draft.folder, built, built.model.state_dict())
     parameters = sum(parameter.numel() for parameter in built.model.parameters())

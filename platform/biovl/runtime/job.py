@@ -80,6 +80,7 @@ class Job:
         Raises:
             ArtifactError: If something else is published there, or it shares a folder with an
                 input.
+            FilesLost: If a file that its manifest lists is missing or has another size.
         """
         return find_published(self.out, self.kind, self.config, self.inputs, defaults=self.defaults)
 

@@ -43,6 +43,7 @@ from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
 from biovl.sweep.trials import (
     Trial,
+    check_rungs,
     corpora_of,
     defaults_of,
     identity_of,
@@ -110,6 +111,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     if published is not None:
         _clear_marked(trials)
         return published
+    check_rungs(config, trials)
 
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)
@@ -196,7 +198,9 @@ def estimated(config: SweepConfig) -> str:
         ConfigError: If a trial is not a valid run of pretrain on this corpus.
         ArtifactError: If ``corpus`` is not a corpus.
     """
-    return report.dry_run(config, trials_of(config))
+    trials = trials_of(config)
+    check_rungs(config, trials)
+    return report.dry_run(config, trials)
 
 
 def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:

@@ -93,9 +93,8 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
             has too few val pairs, by which trials are compared, or trials are stopped early by
-            their scores on different pairs, or among different numbers of them, or too rarely
-            validated for the rungs of equal compute, or they continue the last checkpoint of a run
-            that is not published.
+            their scores on different pairs, or among different numbers of them, or they continue
+            the last checkpoint of a run that is not published.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known(is_begun=recorded_inputs(config.out) is not None)
@@ -130,17 +129,18 @@ def trials_of(config: SweepConfig) -> list[Trial]:
             f"among {among} pairs of val and cannot be compared: the fewer pairs, the higher. "
             "Set asha.reduction=1, or the same validation.pairs for every trial"
         )
-    if config.asha.reduction > 1 and config.equal == "compute":
-        _check_rungs(config, found)
     return found
 
 
-def _check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
+def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
     """Check that every trial has scores at each rung, before it has the compute of the next one.
 
     Raises:
-        ConfigError: If a trial is validated too rarely for the first rung.
+        ConfigError: If trials of equal compute are stopped early, and one is validated too rarely
+            for the first rung.
     """
+    if config.asha.reduction == 1 or config.equal != "compute":
+        return
     for trial in trials:
         every = trial.config.validation.every_epochs
         costs = every * trial.flops_per_epoch / trials[0].flops_per_epoch

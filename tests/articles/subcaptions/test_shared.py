@@ -47,6 +47,18 @@ def test_words_behind_the_last_item_are_shared(others: list[str], text: str, tai
     assert 0 < cut.chance <= 1
 
 
+@pytest.mark.parametrize("space", [" ", "\t", "\xa0", "\u2003"])
+def test_other_white_space_is_no_word(space: str) -> None:
+    for caption in (
+        f"{space}Sections of liver (A) and lung (B).",
+        f"Sections of liver ,{space}(A) and lung (B).",
+        f"(A) Mass and (B) height,{space}",
+        f"(A) Mass and (B){space}",
+        f"Sections of{space}(A){space}and (B).",
+    ):
+        assert split_caption(caption).labels() in (("A", "B"), ())
+
+
 def test_places_of_long_items_are_few_and_their_chances_add_up() -> None:
     text = "a word " * 10_000
     for cuts, weights in ((heads(text, [text]), "head"), (tails(text, [text]), "tail")):

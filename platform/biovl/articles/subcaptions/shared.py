@@ -64,7 +64,7 @@ def end_of_head(text: str, others: Sequence[str]) -> Cut:
         others: The texts between the labels behind it, each an item and its conjunction.
     """
     cut = _best(heads(text, others), WEIGHTS["head"], 0)
-    return cut if text[: cut.at].strip(_AROUND + " \n") else cut._replace(at=0)
+    return cut if _words(text[: cut.at].strip(_AROUND + " \n")) else cut._replace(at=0)
 
 
 def start_of_tail(text: str, others: Sequence[str]) -> Cut:
@@ -101,7 +101,7 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
             ),
         )
         for start in starts
-        if text[start:].strip(" ,;:") and not (are_views and _loses_view(text, start))
+        if _words(text[start:].strip(" ,;:")) and not (are_views and _loses_view(text, start))
     ]
 
 
@@ -146,7 +146,7 @@ def _best(cuts: Sequence[tuple[int, Features]], weights: Mapping[str, float], de
 def _head(head: str, item: str, second: list[str], raw: str, count: int) -> dict[str, float]:
     before = _words(head)
     words = _words(item.strip(" ,;:"))
-    is_start = not head.strip(_AROUND + " \n")
+    is_start = not _words(head.strip(_AROUND + " \n"))
     ours, theirs = (_kind(words[0].lower() if is_start else words[0]), _kind(second[0]))
     first, other = _core(words[0]), _core(second[0])
     found = {
@@ -185,19 +185,16 @@ def _tail(item: str, tail: str, items: list[list[str]], others: Sequence[str]) -
         "a first kind of theirs": float(any(_kind(i[0]) == _kind(words[0]) for i in items)),
         "a last word of theirs": float(any(_core(i[-1]) == _core(words[-1]) for i in items)),
     }
-    mean = {"longer": 0.0, "shorter": 0.0}
-    mean_length = sum(lengths) / len(lengths)
-    ratio = _ratio(len(words), mean_length)
-    mean = {"longer": max(0.0, ratio), "shorter": max(0.0, -ratio)}
+    ratio = _ratio(len(words), sum(lengths) / len(lengths))
+    found |= {"longer": max(0.0, ratio), "shorter": max(0.0, -ratio)}
     have = [_prepositions(other) for other in items]
-    found |= mean
     found["prepositions differ"] = abs(len(_prepositions(words)) - sum(map(len, have)) / len(have))
     found["alignment"] = sum(
         _aligned(list(map(_kind, words)), list(map(_kind, i))) / max(len(words), len(i))
         for i in items
     ) / len(items)
     behind = _words(tail)
-    if not tail.strip(" .,;"):
+    if not _words(tail.strip(" .,;")):
         is_joined = re.search(r"\b(?:and|or|&)\s*\Z", others[-1]) is not None
         return found | {
             "nothing shared": 1.0,

@@ -38,7 +38,8 @@ def survey(graph: Graph) -> Outcome:
 
     Raises:
         ConfigError: If a setting is not valid.
-        StepFailed: If a folder with other settings is published where a step publishes.
+        StepFailed: If a folder with other settings is published where a step publishes, or a
+            published one has lost files.
     """
     published = {}
     for found in graph.links():
@@ -86,8 +87,9 @@ def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
 
     Raises:
         ConfigError: If a setting of any step is not valid; raised before any step runs.
-        StepFailed: If the output folder of a step is already published with other settings; raised
-            before any step runs. If this is only detected later, the step counts as failed.
+        StepFailed: If the output folder of a step is already published with other settings, or has
+            lost files; raised before any step runs. If this is only detected later, the step counts
+            as failed.
     """
     survey(graph)
     done: list[Link] = graph.given_links()

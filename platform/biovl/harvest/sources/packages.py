@@ -100,7 +100,10 @@ class PackageSource:
 
     def listing(self) -> dict[str, int]:
         """Return the size in bytes of each file by its path; empty if the source is gone."""
-        return self._tree.sizes()
+        try:
+            return self._tree.sizes()
+        except OSError as error:
+            raise SourceError(f"source.path: {self._config.path}: {error}") from error
 
     @functools.cached_property
     def _tree(self) -> Tree:
