@@ -88,7 +88,8 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
     starts = [match.start() for match in _outside(text)]
     starts = starts[:1] + starts[1:][-_MOST_WORDS:]
     # "Photograph of the lesion (A), dermoscopy (B)": each is an image of its own kind.
-    are_views = VIEW.search(other) is not None
+    views = VIEW.finditer(text) if VIEW.search(other) else ()
+    last_view = max((match.start() for match in views), default=-1)
     return [
         (
             start,
@@ -101,7 +102,7 @@ def heads(text: str, others: Sequence[str]) -> list[tuple[int, Features]]:
             ),
         )
         for start in starts
-        if _words(text[start:].strip(" ,;:")) and not (are_views and _loses_view(text, start))
+        if _words(text[start:].strip(" ,;:")) and not 0 <= last_view < start
     ]
 
 
@@ -230,10 +231,6 @@ def _alike(words: list[str], second: list[str]) -> dict[str, float]:
         "alignment": _aligned(list(map(_kind, words)), list(map(_kind, second))) / most,
         "alignment of words": _aligned(list(map(_core, words)), list(map(_core, second))) / most,
     }
-
-
-def _loses_view(text: str, start: int) -> bool:
-    return VIEW.search(text[:start]) is not None and VIEW.search(text[start:]) is None
 
 
 def _needs_more(word: str) -> bool:
