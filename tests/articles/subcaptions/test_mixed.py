@@ -182,6 +182,36 @@ from tests.articles.subcaptions.cases import read
             ],
         ),
         (
+            "Diffraction patterns of (A) sodium and (B) iron, XPS spectra of (C) sodium and (D) iron.",
+            [
+                "",
+                "A,B: Diffraction patterns of",
+                "A: sodium",
+                "B: iron",
+                "C,D: XPS spectra of",
+                "C: sodium",
+                "D: iron.",
+                "",
+            ],
+        ),
+        (
+            "Fluxes of rice: daily carbon of the (A) leaves and (B) roots; and water of the (C) leaves and (D) roots. Bars, SD.",
+            [
+                "Fluxes of rice:",
+                "A,B: daily carbon of the",
+                "A: leaves",
+                "B: roots",
+                "C,D: water of the",
+                "C: leaves",
+                "D: roots.",
+                "Bars, SD.",
+            ],
+        ),
+        (
+            "(A) Map of the sites, common structure of (B) soils and sands.",
+            ["", "A: Map of the sites", "B: common structure of soils and sands.", ""],
+        ),
+        (
             "Biofilms were measured (A) by staining after one hour and (B) by counting after a day.",
             [
                 "Biofilms were measured",

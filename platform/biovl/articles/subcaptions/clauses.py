@@ -23,6 +23,7 @@ from biovl.articles.subcaptions.words import (
     COMPARING,
     COMPLEMENT,
     EACH_ITS_OWN,
+    NEXT_HEAD,
     NEXT_LEAD,
     NOTES,
     NOUN,
@@ -242,7 +243,20 @@ class _Reader:
         return REFERRING.search(before) is not None
 
     def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
-        """Assign the text after each label to it."""
+        """Assign the text after each label to it, for each list with words of its own in front."""
+        for at in range(1, len(own)):
+            # "XRD patterns of (A) X and (B) Y, XPS spectra of (C) X and (D) Y"
+            head = NEXT_HEAD.search(self.caption, own[at - 1].end, own[at].start)
+            if head:
+                self._list_ahead(Span(span.start, head.start()), own[:at])
+                self._ahead(Span(head.start(), span.end), own[at:])
+                if _names(own) == self.every:
+                    self.current, self.was_post = self.every, True
+                return
+        self._list_ahead(span, own)
+
+    def _list_ahead(self, span: Span, own: Sequence[Marker]) -> None:
+        """Assign the text after each label to it; text around the list applies to all."""
         names, first = _names(own), own[0].start
         led = led_by(self.caption, span.start, own)
         shares = len(own) > 1 and self.caption[span.start : first].rstrip()[-1:].isalnum()
@@ -256,7 +270,11 @@ class _Reader:
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
             first = span.start
         else:
-            self._add(span.start, first, _names(led))
+            # "Fluxes of rice: carbon of (A) leaves and (B) roots, water of (C) leaves and …"
+            title = 0 if self.defined else self.caption.rfind(": ", span.start, first - 2)
+            start = max(span.start, title + 1)
+            self._add(span.start, start, None)
+            self._add(start, first, _names(led))
         for at, marker in enumerate(own):
             end = own[at + 1].start if at + 1 < len(own) else span.end
             start = marker.start if at else first

@@ -56,7 +56,15 @@ JOINT_BEFORE = re.compile(
 CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
 # The end of an item that begins the next clause, in which more labels follow: "; or subjected to",
 # "; lane 1 of".
-NEXT_LEAD = re.compile(r"(?:[;,]\s(?:and|or)\s(?:\w+\s){1,4}|;\s(?:[\w-]+\s){1,5}(?:of|in)\s)\Z")
+NEXT_LEAD = re.compile(
+    r"(?:[;,]\s(?:and|or)\s(?:\w+\s){1,4}|;\s(?:[\w-]+\s){1,8}(?:of|in|with)\s)\Z"
+)
+# The end of an item that begins another list: ", and XPS spectra of"; not ", followed by".
+NEXT_HEAD = re.compile(
+    r"[;,]\s(?:(?:and|or)\s)?(?!(?:and|or|\w+ed|of|in|for|on|at|by|with|from|to|under|between|using|"
+    r"after|during|lanes?)\s)(?:[^\s,;()]+\s){1,12}(?:of|in|for|on|at|by|with|from|to|under|between|using|"
+    r"after|during|showing)(?:\s(?:the|an?))?\s\Z"
+)
 # Kinds of images, also as the second part of a word.
 VIEW = re.compile(
     r"(?:\b|micro|sono|radio)(?:images?|imaging|photo(?:micro)?graphs?|"
