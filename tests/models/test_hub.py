@@ -16,15 +16,19 @@ from biovl.benchmark import encoders
 from biovl.benchmark.fusion.opened import open_encoder
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
-from biovl.core.errors import ArtifactError
+from biovl.core.errors import ArtifactError, ConfigError
 from biovl.finetune import start
 from biovl.models import hub as hubs
 from biovl.models import weight_files
 from biovl.models.weight_identity import fingerprint_of
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build, pinned_model, pins_of, weights_of
+from biovl.sweep import job as sweeps
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.trials import Trial
 from tests.annotate.small_models import png, save_clip, save_dinov2, scene
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
+from tests.sweep.corpora import index_only
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -197,3 +201,50 @@ def test_pretraining_loads_the_initial_weights_that_its_manifest_names(
     stored = load_file(models[0] / "open_clip_model.safetensors")
     read = built.model.state_dict()
     assert all(torch.equal(read[key], stored[key]) for key in stored)
+
+
+def test_all_trials_of_a_sweep_load_the_commit_with_which_it_began(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    models = [save_clip(tmp_path / name, seed) for seed, name in enumerate("ab")]
+    repo = hub.repos["models/ann/clip"] = Repo(private=False, files=files_of(models[0]))
+    name, out = "hf-hub:ann/clip", str(tmp_path / "sweep")
+    config = configs.build(
+        SweepConfig,
+        {
+            "corpus": index_only(tmp_path / "corpus", [20] * 8),
+            "out": out,
+            "base": {"recipe": "biomedclip_vit_b16_openai", "batch.pairs": 4, "epochs": 2},
+            "base.model.architecture": name,
+            "base.model.weights": name,
+            "grid.optim.peak_lr": [0.1, 0.2],
+        },
+    )
+    first = f"{name}@{repo.sha}"
+    loaded = []
+
+    def train(config: PretrainConfig, *, pins: dict[str, str], **_: object) -> None:
+        loaded.append(pinned_model(config.model, pins).settings["weights"])
+        raise ConfigError("as far as the weights")
+
+    def run(config: SweepConfig, trials: list[Trial], *_: object) -> None:
+        trial = trials[len(loaded)]
+        plain = configs.to_plain(trial.config)
+        sweeps._run_trial(
+            {
+                "trial": {
+                    **{"name": trial.name, "config": plain, "times": [1.0, 2.0], "sweep": out},
+                    "working_folder": str(tmp_path),
+                }
+            }
+        )
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeps, "pretrain", train)
+    monkeypatch.setattr(sweeps, "_run", run)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            sweeps.sweep(config)
+        # The next trial begins after others were uploaded, and the command was interrupted.
+        repo.files = files_of(models[1])
+    assert loaded == [first, first]

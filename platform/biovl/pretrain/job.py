@@ -90,6 +90,7 @@ def pretrain(
     *,
     progress: TextIO = sys.stderr,
     validated: Callable[[int, Mapping[str, Any]], None] = lambda epoch, scores: None,
+    pins: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Train a model on a corpus and publish it.
 
@@ -107,6 +108,8 @@ def pretrain(
         progress: Stream for progress messages.
         validated: Callback with an epoch, from 0, and its scores, when this call receives them;
             training continues meanwhile.
+        pins: Commits of names on the hub, see ``hub.pins``, that a new run loads; a run that
+            resumes loads those that it began with. None: the current ones.
 
     Raises:
         ConfigError: If a setting does not fit the corpus or the model.
@@ -117,7 +120,7 @@ def pretrain(
         StorageError: If a disk or bucket fails; the same command resumes the run.
     """
     with explain_resume(config.out):
-        return _pretrained(config, progress, validated)
+        return _pretrained(config, progress, validated, pins or {})
 
 
 def check(config: PretrainConfig) -> None:
@@ -134,17 +137,24 @@ def check(config: PretrainConfig) -> None:
 
 
 def _pretrained(
-    config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
+    config: PretrainConfig,
+    progress: TextIO,
+    validated: Callable[[int, Mapping[str, Any]], None],
+    pins: Mapping[str, str],
 ) -> Manifest:
     with advise_fork(config.out):
-        return _published_or_trained(complete_model(config), progress, validated)
+        return _published_or_trained(complete_model(config), progress, validated, pins)
 
 
 def _published_or_trained(
-    config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
+    config: PretrainConfig,
+    progress: TextIO,
+    validated: Callable[[int, Mapping[str, Any]], None],
+    pins: Mapping[str, str],
 ) -> Manifest:
     what, _ = identity(configs.to_plain(config))
-    pins = pins_of(config.model, Draft(config.out).read_note(hub.PINNED))
+    recorded = Draft(config.out).read_note(hub.PINNED)
+    pins = pins_of(config.model, pins if recorded is None else recorded)
     job = Job(
         out=config.out,
         kind=KIND,

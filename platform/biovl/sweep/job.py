@@ -31,9 +31,10 @@ from biovl.core.errors import (
     TrainingStopped,
 )
 from biovl.core.leases import STALE_S, acquire_lease
+from biovl.models import hub
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.job import pretrain
-from biovl.pretrain.models import identify_weights, named_weights
+from biovl.pretrain.models import identify_weights, named_weights, pins_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import connect_ray
@@ -98,7 +99,10 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     ]
     # Each only once: trials share weights of many gigabytes, which are read to identify them.
     weights = dict.fromkeys(named for trial in trials for named in named_weights(trial.config))
-    inputs += identify_weights(weights, config.out)
+    pins: dict[str, str] = Draft(config.out).read_note(hub.PINNED) or {}
+    for trial in trials:
+        pins |= pins_of(trial.config.model, pins)
+    inputs += identify_weights(weights, config.out, pins)
     job = Job(
         out=config.out,
         kind=KIND,
@@ -116,7 +120,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)
 
-    with job.begin() as draft:
+    with job.begin(plans=[hub.PINNED]) as draft:
+        # All trials load the same commits, however late they begin.
+        draft.note(hub.PINNED, pins)
         left = [trial for trial in trials if not _is_over(draft, trial)]
         if len(left) < len(trials):
             say(f"{len(trials) - len(left)} of {len(trials)} trials have ended")
@@ -365,7 +371,7 @@ def _run_trial(arguments: dict[str, Any]) -> None:
     lines: Any = _Named(trial["name"], sys.stderr)
     try:
         _wait_for_an_earlier_driver(config.out)
-        pretrain(config, progress=lines, validated=tell)
+        pretrain(config, progress=lines, validated=tell, pins=draft.read_note(hub.PINNED))
     except BiovlError as error:
         draft.note(_ended(trial["name"]), _failure(draft, trial["name"], config.out, error))
         return
