@@ -49,6 +49,17 @@ def send(folder: Folder) -> dict[str, int]:
     return upload(repository, folder, files(folder), {}, PATTERNS, sent=lambda *_: None)
 
 
+def test_an_upload_by_xet_that_the_hub_does_not_serve_is_explained(
+    hub: Hub, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This hub has no Xet and answers 500: the client raises Python's ConnectionError.
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", False)
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "10ms")
+    with pytest.raises(StorageError, match="the same command resumes"):
+        send(folder)
+
+
 def test_every_file_arrives_and_the_manifest_in_the_last_commit(hub: Hub, folder: Folder) -> None:
     counts = send(folder)
     there = hub.repo(REPO)

@@ -15,6 +15,8 @@ from biovl.models.hub import client_errors
 _ATTEMPTS = 4
 _TRANSIENT = (408, 409, 412, 429, 500, 502, 503, 504)
 """Status codes that may succeed on retry; 409 and 412: a concurrent commit."""
+_NETWORK = (ConnectionError, TimeoutError)
+"""What the Xet client, which uploads large files, raises after retries of its own."""
 
 _MEANINGS = {
     401: "the token is not accepted, or there is none: give one that may write in HF_TOKEN, or by "
@@ -156,7 +158,7 @@ def translate_errors(url: str) -> Iterator[None]:
         if not type(error).__module__.startswith("hf_xet"):
             raise
         raise StorageError(f"{url}: {_MEANINGS[401]}. Found: {_short(error)}") from error
-    except client_errors() as error:
+    except client_errors(*_NETWORK) as error:
         cause = _cause(error)
         if isinstance(cause, HfHubHTTPError):
             status = cause.response.status_code
