@@ -129,7 +129,7 @@ def prepare(
     """Yield the batches of a unit, each as a table of one row (``BATCH``).
 
     Args:
-        annotator: Only its columns are read.
+        annotator: Prepares the rows; only the columns that it needs are read.
         table: The table.
         unit: Range of rows.
         size: Rows per batch.
@@ -164,7 +164,7 @@ def rows_of(
         table: The table.
         unit: Range of rows.
         columns: Columns of the table, or of the rows' articles.
-        size: Most rows to read at a time.
+        size: Maximum number of rows to read at a time.
     """
     folder = Folder(table.uri)
     path = table.parts[unit.part].path

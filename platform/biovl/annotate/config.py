@@ -149,7 +149,7 @@ class AnnotateConfig:
         """Return the inputs in addition to the table: weights, and files named in the settings.
 
         Args:
-            pinned: The weights with the commit of a name on the hub, see ``hub.pinned``.
+            pinned: Name of the weights on the hub with its commit, see ``hub.pinned``.
 
         Raises:
             ConfigError: If a file does not exist.
@@ -179,7 +179,7 @@ def dinov2() -> AnnotateConfig:
 
 
 def dinov2_small() -> AnnotateConfig:
-    """DINOv2 ViT-S/14: 384 dimensions, not 1,024, at a fourteenth of the compute (needs table)."""
+    """DINOv2 ViT-S/14: 384 dimensions instead of 1,024, 1/14 of the compute (needs table)."""
     return replace(dinov2(), weights="facebook/dinov2-small")
 
 

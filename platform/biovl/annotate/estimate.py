@@ -30,7 +30,9 @@ class Estimates(Protocol):
 
 
 def estimated(config: AnnotateConfig) -> str:
-    """Return the selected rows, and an estimate of the requests, from rows sampled among them.
+    """Return the counts of selected rows and the estimated cost of their requests, as text.
+
+    The requests are extrapolated from a sample of the selected rows.
 
     Raises:
         ConfigError: If all rows are selected and the annotator sends no requests.

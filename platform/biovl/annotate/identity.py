@@ -10,9 +10,10 @@ def as_input(uri: str, out: str, pinned: str = "") -> list[Input]:
 
     Args:
         uri: Folder or name of the weights; may be empty.
-        out: Folder of the columns. If it was begun without an identity for a name on the hub, the
-            job continues without one; if the hub cannot be reached, the recorded one counts.
-        pinned: ``hub.pinned`` of the name: what the job loads is what is identified.
+        out: Folder of the columns. If an interrupted job recorded no identity of its weights, the
+            hub is not queried. If the hub cannot be reached, the recorded identity is used.
+        pinned: Result of ``hub.pinned`` for ``uri``, so that the commit which the job loads is
+            identified.
     """
     if not uri:
         return []

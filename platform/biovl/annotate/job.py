@@ -6,7 +6,7 @@
             written as a piece
 3. join     a task per part combines the pieces, in the order of the table's part
 
-The first two run concurrently, with batches passed through Ray's object store; each has its own
+Steps 1 and 2 run concurrently, with batches passed through Ray's object store; each has its own
 workers. Only the columns that the annotator names are read. An interrupted job resumes from its
 pieces.
 """

@@ -162,7 +162,7 @@ def _column(
 def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of all parts: rows, annotated and defective rows, defects and values.
 
-    The rest of the rows is not selected.
+    Rows that are neither annotated nor defective were not selected.
     """
     rows = sum(receipt["rows"] for receipt in receipts)
     defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())

@@ -1,7 +1,8 @@
-"""Which rows are annotated: those that rules of a corpus keep, and of these at most a number.
+"""Selection of the rows to annotate: those that the rules of a corpus keep, or a sample of these.
 
-The number is drawn by a hash of the row's id and a seed: more rows of the same rules include the
-fewer. Rows that are not selected are counted by reason, and their columns say so.
+The sample is drawn by a hash of the row's id and a seed: with the same rules, a larger sample
+includes a smaller one. Rows that are not selected are counted by reason, and marked in the defect
+column.
 """
 
 from collections import Counter
@@ -75,7 +76,7 @@ def choose(looked: Sequence[pa.Table], most: int | None) -> list[pa.Array]:
 
     Args:
         looked: Results of ``look``, by part.
-        most: The most rows to select; None for all that the rules keep.
+        most: Maximum number of rows to select; None for all that the rules keep.
     """
     reasons = [table["reason"].combine_chunks() for table in looked]
     if most is None:

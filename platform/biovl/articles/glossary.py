@@ -15,8 +15,8 @@ _SECTIONS = ("sec", "notes", "app", "ack", "fn")
 def abbreviations(article: etree._Element) -> str | None:
     """Return the abbreviations listed in a prepared article, one per line; None without a list.
 
-    A line is ``MRI: magnetic resonance imaging``. Includes lists in the body, where they are run
-    together, but not those of replies and reviews.
+    A line is ``MRI: magnetic resonance imaging``. In the body, only ``<glossary>`` and
+    ``<def-list>`` are read. Lists in replies and reviews are excluded.
     """
     lines: dict[str, None] = {}
     for part in ("front", "body", "back"):

@@ -51,9 +51,10 @@ class FileLookup:
         ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. If nothing
         matches, a file with that name and any suffix is used.
 
-        Beside a file with the exact path, only others of its folder are taken, and none that
-        another figure names by its path: ``fig1.tif``, not ``supplement/fig1.jpg``. A file that is
-        named by another figure is never found by a longer or shorter name.
+        If an href is the exact path of a file, other files match only in the same folder:
+        ``fig1.tif``, not ``supplement/fig1.jpg``. A file that another figure names by its exact
+        path is returned only if nothing else matches. Files that another figure names are never
+        matched by a longer or shorter name.
         """
         named = dict.fromkeys(name for href in hrefs for name in self._named(href))
         if named:

@@ -212,7 +212,7 @@ class Allowed:
 
 
 def allowed_by(license_: License) -> Allowed:
-    """Return the uses that a licence permits, for at least some purpose."""
+    """Return the uses that a licence permits, even if only for some purposes (CC BY-NC)."""
     if license_.spdx is None:
         return Allowed()
     if license_.spdx == RESERVED:

@@ -1,4 +1,4 @@
-"""Ranges of a text that overlap another one, found without looking at all of them."""
+"""Lookup of the ranges of a text that overlap a given range, by binary search."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -36,6 +36,6 @@ class SpanIndex(Generic[T]):
         return [item for _, item in self._pairs[first:last]]
 
     def last_before(self, place: int) -> list[T]:
-        """Return the last object that ends at or before a position, or none."""
+        """Return the last object that ends at or before a position, as a list; empty if none."""
         last = bisect_right(self._ends, place)
         return [item for _, item in self._pairs[:last][-1:]]

@@ -81,17 +81,17 @@ def balance_labels(
 ) -> Balanced:
     """Drop rows until no label has more than ``cap`` of them (BIOMEDICA, section 6: CB).
 
-    A row with several labels needs room under each. Rows with the rarest labels come first: a
-    figure with microscopy and a plot is kept while there is room among the plots, before figures
-    that are only plots. Among rows with the same labels, those whose article has the smaller hash
-    are kept, so figures of an article stay together, on every machine and in every order.
+    A row with several labels is kept only if none of them has reached the cap. Rows with the
+    rarest labels come first: a figure with microscopy and a plot has priority over figures that
+    are only plots. Among rows with the same labels, those whose article has the smaller hash are
+    kept: figures of an article stay together, independent of the machine and the order of rows.
 
     Args:
         labels: Labels of N rows.
         article_ids: Article of each row.
         row_ids: Unique id of each row.
         cap: Maximum rows per label.
-        target: Instead of a cap: use the largest cap that keeps at most so many rows.
+        target: If ``cap`` is None: use the largest cap that keeps at most ``target`` rows.
         seed: Seed of the hash.
     """
     over = np.full(len(row_ids), None, object)

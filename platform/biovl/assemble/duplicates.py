@@ -4,9 +4,9 @@ One row of each picture is kept, whatever its split. So no two kept images are d
 other, and none in train repeats one in val or test.
 
 Near duplicates are pairs whose 64-bit perceptual hashes differ in at most ``max_distance`` bits and
-whose aspect ratios agree. The search is exact: hashes are divided into blocks of bits. A pair that
-differs in few bits agrees in many blocks, so sorting by every combination of that many blocks makes
-the two neighbours.
+whose aspect ratios agree. The search is exact: hashes are divided into more blocks of bits than can
+differ, so a pair within the distance agrees on some of the blocks. Rows are sorted by every
+combination of that many blocks, and rows with the same blocks are compared.
 """
 
 import itertools

@@ -227,14 +227,14 @@ def candidates(
 
 
 def caption_instead(rows: pa.Table, text: TextChoice) -> pa.ChunkedArray | None:
-    """Return why each row has its caption instead of a generated text; null for those that have it.
+    """Return why each row uses its caption instead of a generated text; null if it does not.
 
     Args:
-        rows: Columns that annotate publishes beside its texts.
+        rows: Status and defect columns that annotate publishes with its texts.
         text: Source of a pair's text.
 
     Returns:
-        Shape [N], string; None if the text is not generated, or nothing is known of it.
+        Shape [N], string; None if ``text`` is not generated, or its defect column is missing.
     """
     if text not in LONG_TEXTS:
         return None
@@ -284,7 +284,7 @@ def missing_embedding(vectors: pa.Table, row: int) -> str | None:
 
 
 def embedding_files(vectors: pa.Table, row: int) -> dict[str, bytes]:
-    """Return the files of a pair with its embeddings, from columns that have them all."""
+    """Return the files with the embeddings of a pair; no column may be null in its row."""
     return {
         embedding_kind(name): pack_embedding(vectors[name][row].values.to_numpy())
         for name in vectors.column_names

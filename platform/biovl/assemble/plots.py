@@ -60,7 +60,9 @@ def plots(stats: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def lengths(stats: Mapping[str, Any], of: str) -> bytes:
-    """Plot the tokens of captions or texts by length; those beyond each context in another colour.
+    """Plot the tokens of captions or texts by length, with truncated tokens in another colour.
+
+    There is one plot for each context length.
 
     A bar's height is a number of tokens, so that areas are shares: BMC-LongCLIP, figure 1.
     """
@@ -218,7 +220,7 @@ def licenses(stats: Mapping[str, Any]) -> bytes:
 
 
 def years(stats: Mapping[str, Any]) -> bytes:
-    """Plot images by year; those without a year, or from long before, are counted in the title."""
+    """Plot images by year; images without a year or before the axis are counted in the title."""
     dated = {int(row["year"]): row["images"] for row in stats["years"] if _is_year(row["year"])}
     drawn = plot_figure(9, 4.2)
     axes = drawn.subplots()

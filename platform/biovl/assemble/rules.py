@@ -230,7 +230,7 @@ def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:
 
 
 def value_between(column: str, minimum: float | None = None, maximum: float | None = None) -> Rule:
-    """Keep rows whose number in a column, also one of an annotator, is in a range.
+    """Keep rows whose value in a numeric column, also one of an annotator, is in a range.
 
     Raises:
         ConfigError: If neither bound is given.
@@ -241,7 +241,7 @@ def value_between(column: str, minimum: float | None = None, maximum: float | No
 
 
 def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
-    """Keep rows whose text in a column, also one of an annotator, is one of these."""
+    """Keep rows whose value in a text column, also one of an annotator, is in ``allowed``."""
     return _one_of(f"{column} not {_either(allowed)}", column, allowed)
 
 
@@ -308,8 +308,8 @@ def make_rules(described: Sequence[Plugin]) -> list[Rule]:
 def with_names(described: Plugin) -> Plugin:
     """Return a rule with its positional settings named: ``px`` of ``min_side(300)``.
 
-    A single value is accepted for a setting of several, and the last such setting takes all
-    remaining values: ``license_groups(commercial, noncommercial)``.
+    A setting that is a list also accepts a single value; without a name, it takes all remaining
+    values: ``license_groups(commercial, noncommercial)``.
 
     Raises:
         ConfigError: If there are more values than settings.

@@ -80,7 +80,7 @@ def candidates_of(
     Args:
         part: Part of a harvest.
         text: Source of a pair's text.
-        embeddings: Columns of embeddings to include; others are not read into a corpus.
+        embeddings: Embedding columns to include; other embedding columns are left out.
         count_tokens: Whether to count the tokens of the articles' full texts.
     """
     source = Folder(part.uri)

@@ -1,4 +1,4 @@
-"""Warnings about a corpus that is valid but may not serve: small splits, omitted steps, caps."""
+"""Warnings about a valid corpus that may be unsuitable: small splits, omitted steps, caps."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ one group, all of 20 would have it in 0.3 % of cases."""
 def warnings_of(
     config: AssembleConfig, stats: Mapping[str, Any], pairs: Mapping[str, int]
 ) -> list[str]:
-    """Return warnings about small splits, and about a corpus of a single licence group.
+    """Return warnings: omitted steps, a target without effect, small splits, one licence group.
 
     Args:
         config: Settings of assemble.

@@ -2,8 +2,8 @@
 
 For images with classes, the options are captions of the classes, in one or several wordings
 (BIOMEDICA has two). Options are shuffled by seed and question id, and of equally near options the
-first is predicted. A model with constant embeddings therefore scores like guessing, and the
-published prediction is still a single option.
+first is predicted. A model with constant embeddings therefore scores at chance level, although it
+predicts a single option for each question.
 
 Source:
     Lozano et al. 2025 (BIOMEDICA), arXiv:2501.07171, section 16.1.

@@ -1,9 +1,9 @@
 """Match class names of data, papers and settings by spelling, never by position.
 
-Class folders are read in alphabetical order, papers list classes in theirs, and users in any. Names
-that differ in case, underscores, hyphens and spaces are the same; so are those that differ by a
-leading number (``0_normal``) and other spellings that the caller lists; a name that is known as it
-is written is no other. Anything else is an error.
+Class folders are read in alphabetical order, but papers and users list classes in other orders.
+Names match if they are equal except for case, underscores, hyphens, spaces or a leading number
+(``0_normal``), or if the caller lists them as other spellings of a class. An exact match takes
+precedence. A name that matches no class is an error.
 """
 
 import re

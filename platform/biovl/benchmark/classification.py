@@ -85,8 +85,8 @@ def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 def macro_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     """Return the mean one-vs-rest AUROC over classes. Shape [R].
 
-    Classes without images do not count. The value is NaN for a resample that lacks one of the
-    others.
+    Classes without images do not count. NaN for a resample that lacks all images of a class which
+    has some.
 
     Args:
         scored_K: The class, and a score for each class. float64, [K, 1 + C].

@@ -171,8 +171,8 @@ def load(
         precision: Precision of its towers.
 
     Raises:
-        ArtifactError: If it does not exist, its weights cannot be read, or it is another one than
-            was described.
+        ArtifactError: If it does not exist, its weights cannot be read, or they have changed since
+            ``describe``.
         ConfigError: If a name is unknown to open_clip, or has no weights.
     """
     uri = model if isinstance(model, str) else model.uri

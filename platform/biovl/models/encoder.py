@@ -88,8 +88,8 @@ def _published(built: Described) -> dict[str, Any]:
 def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> "Encoder":
     """Return the model in a folder, local or ``s3://``, without access to the Hugging Face hub.
 
-    Also reads BiomedCLIP's release and others of its layout; only if the configuration of their
-    text tower is unknown, it is looked up on the hub.
+    Also reads releases in BiomedCLIP's layout. If the configuration of such a text tower is
+    unknown, it is looked up on the hub.
 
     Raises:
         ArtifactError: If there is no model, or the weights do not match its towers.
@@ -167,7 +167,7 @@ class Preparation:
         return np.asarray(image)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the token ids of each text, int32, with start and end, cut to the context."""
+        """Return the token ids of each text with start and end, truncated to the context; int32."""
         return self.tokenizer.encode(texts)
 
     def truncated(self, text: str) -> bool:

@@ -62,7 +62,7 @@ def pins(sources: Iterable[str], recorded: Mapping[str, str] | None = None) -> d
 
     Args:
         sources: Names, folders and other sources; empty ones are ignored.
-        recorded: Note ``PINNED`` of the draft: a run that resumes loads the commits it began with.
+        recorded: Commits stored in the draft's note ``PINNED``; a resumed run uses them again.
     """
     known = recorded or {}
     found = {name: known.get(name) or pinned(name) for name in dict.fromkeys(sources) if name}
@@ -77,7 +77,7 @@ def at(source: str, revision: str) -> str:
 def weights_hash(source: str) -> str | None:
     """Return a hash of the weights and settings in a repository of models; None if unreachable.
 
-    Other files, as a card that was edited, do not change it.
+    Changes of other files, such as the model card, do not change the hash.
 
     Args:
         source: ``OWNER/NAME``, optionally with a revision.

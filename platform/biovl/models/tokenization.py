@@ -93,7 +93,7 @@ class ClipTokenizer:
         self.vocab_size: int = self._reference.vocab_size
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the token ids of each text, int32, with start and end, cut to the context."""
+        """Return the token ids of each text with start and end, truncated to the context; int32."""
         if len(self._reference.cache) > _MOST_WORDS_KEPT:
             self._reference.cache = dict(self._specials)
         start, end = self._reference.sot_token_id, self._reference.eot_token_id
@@ -151,7 +151,7 @@ class HubTokenizer:
         self._fast.enable_truncation(self.context_length)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the token ids of each text, int32, with start and end, cut to the context."""
+        """Return the token ids of each text with start and end, truncated to the context; int32."""
         cleaned = [self._clean(text) for text in texts]
         encoded = [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
         if self._ends_with_pad:

@@ -14,9 +14,9 @@ _BLOCK = 1 << 24
 def fingerprint_of(source: str, *, ask_hub: bool = True) -> str | None:
     """Return a hash that identifies weights; None for a tag of open_clip, or if they do not exist.
 
-    A folder published by our jobs is identified by its manifest, another one by all its files, a
-    name on the Hugging Face hub by its files there; None if the hub cannot be reached, or is
-    not to be asked.
+    A folder published by our jobs is identified by its manifest, any other folder by all its
+    files, a name on the Hugging Face hub by its files there. None for such a name if the hub is
+    unreachable or ``ask_hub`` is false.
     """
     place = source.removeprefix("local-dir:").rstrip("/")
     if "://" not in place:

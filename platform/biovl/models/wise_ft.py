@@ -50,8 +50,8 @@ def interpolate(
     Computed in float64 and rounded once to the wider dtype of the two, so that unchanged tensors
     stay equal, and 0 and 1 give exactly the models. ``logit_scale``, a logarithm, is interpolated
     as such; a ``logit_bias`` that ``base`` lacks is that of ``tuned``. Integer tensors must be
-    equal, except the counters of batch norm, which are those of ``tuned``; its means and variances
-    are interpolated, which differs from statistics of images.
+    equal, except the counters of batch norm, which are those of ``tuned``; its running means and
+    variances are interpolated, not recomputed on images.
 
     Raises:
         ArtifactError: If tensors are missing in one model, differ in shape, or are unequal

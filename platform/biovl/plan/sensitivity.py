@@ -41,7 +41,7 @@ class Swing:
 
     @property
     def ends(self) -> tuple[Total, Total]:
-        """Totals for both values; the likely ones in place of an end that is left out."""
+        """Totals for the lowest and highest value; the likely totals replace one that is None."""
         return self.low or self.likely, self.high or self.likely
 
     @property

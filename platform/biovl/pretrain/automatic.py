@@ -32,7 +32,7 @@ SAMPLE = 10_000
 
 @dataclass(frozen=True)
 class Device:
-    """What the settings of a step depend on."""
+    """Properties of a worker's device that determine the automatic settings of a step."""
 
     kind: str
     """``cpu`` or ``cuda``."""
@@ -77,16 +77,16 @@ def choose_step(
     workers: int,
     say: Callable[[str], None],
 ) -> StepConfig:
-    """Return the settings of a step with those that are automatic filled in.
+    """Return the settings of a step with concrete values for the automatic ones.
 
-    On CPUs nothing is compiled, and all pairs of a worker go forward at once.
+    On CPUs, automatic settings compile nothing and use a single micro-batch per worker.
 
     Args:
         config: Configuration of the run.
         cost: Operations of its towers.
         plan: Its steps.
         lengths_N: Tokens of captions of train with start and end, or of a sample. Shape [N].
-        context: Context length of the model, to which captions are cut.
+        context: Context length of the model, to which captions are truncated.
         steps_done: Steps that a resumed run has done.
         device: Properties of the worker's device.
         workers: Number of workers.
@@ -170,7 +170,7 @@ def _fitting_pairs(
 
 
 def hide_gpus() -> None:
-    """Make a process that has not used CUDA yet one without GPUs."""
+    """Hide all GPUs from this process; has no effect after its first use of CUDA."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 

@@ -61,7 +61,7 @@ class Batch:
     def pinned(self) -> "Batch":
         """Return the batch in pinned memory, for asynchronous copies to a GPU.
 
-        What is in pinned memory already is not copied.
+        Tensors that are already pinned are not copied.
         """
         return Batch(
             self.pixels_BHWC.pin_memory(),

@@ -84,7 +84,7 @@ def configure() -> None:
     graphs, whose gradients are exchanged while others are computed.
 
     A block that cannot be compiled runs in eager mode. Its backward pass is compiled with its
-    forward pass, so that both are known to compile before the step goes on.
+    forward pass, so that both are known to compile before the step continues.
     """
     own: Any = torch._dynamo.config
     own.recompile_limit = max(own.recompile_limit, RECOMPILES)
@@ -98,7 +98,7 @@ def configure() -> None:
 class CompileWatch(logging.Filter):
     """Log filter that collects PyTorch's messages about blocks that run in eager mode.
 
-    They do not reach the log with their tracebacks, which fill pages.
+    The messages, with their long tracebacks, are removed from PyTorch's log.
     """
 
     def __init__(self) -> None:

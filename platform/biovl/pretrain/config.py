@@ -283,7 +283,11 @@ class DistillConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """Computation of a step. Settings other than ``loss`` and ``distill`` only affect rounding."""
+    """Computation of a step. Only ``loss`` and ``distill`` change the loss function.
+
+    The other settings affect rounding, dropout masks and, in training with batch norm, the batches
+    of its statistics.
+    """
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
@@ -363,7 +367,7 @@ class SaveConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleConfig:
-    """Failing runs: NaN losses, divergence, collapse, a worker that hangs."""
+    """Handling of failing runs: NaN losses, divergence, collapse, a worker that hangs."""
 
     not_finite: Literal["stop", "skip", "rollback"] = "stop"
     """Reaction to a loss or gradient that is NaN or Inf: ``stop`` ends the run, ``skip`` skips the

@@ -117,7 +117,7 @@ def estimate(
         each_ms: CPU time to load a pair; None: that of images as published.
 
     Raises:
-        ConfigError: If an epoch has not one full batch.
+        ConfigError: If an epoch has less than one full batch.
     """
     plan = Plan.of(len(lengths_N), config.batch, config.epochs)
     computed = _Computed(config, info, lengths_N)

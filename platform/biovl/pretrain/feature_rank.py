@@ -32,7 +32,7 @@ class FeatureRanks:
     """Effective ranks of the image and text features of some steps.
 
     Args:
-        every_steps: Steps from one measurement to the next; None: none.
+        every_steps: Steps from one measurement to the next; None: no measurements.
     """
 
     def __init__(self, every_steps: int | None) -> None:

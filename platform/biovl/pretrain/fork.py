@@ -108,9 +108,9 @@ class Fork:
 
 
 def find_fork(config: PretrainConfig, mixture: Mixture, plan: Plan) -> Fork | None:
-    """Return where a run starts; None if it is no fork, or has a checkpoint of its own.
+    """Return the fork that a run starts with; None if not a fork, or if it has own checkpoints.
 
-    The checkpoint itself is not read.
+    The checkpoint in ``from`` is not read.
 
     Args:
         config: Configuration of the run.
@@ -221,10 +221,10 @@ def start_fork(
 
 @contextlib.contextmanager
 def advise_fork(out: str) -> Iterator[None]:
-    """Extend the error about changed settings of a run by the way to continue it with them.
+    """Add to ``SettingsDiffer`` raised in the block how to continue the run as a fork.
 
     Raises:
-        SettingsDiffer: As in the block.
+        SettingsDiffer: With the added advice.
     """
     try:
         yield
@@ -246,7 +246,7 @@ def advise_fork(out: str) -> Iterator[None]:
 
 
 def steps_before(config: PretrainConfig, fork: Fork | None) -> int:
-    """Return the number of steps of its plan that a run does not do itself: 0 unless it is a fork.
+    """Return the number of steps of a run's plan that precede its start: 0 unless it is a fork.
 
     Args:
         config: Configuration of the run.
@@ -269,8 +269,8 @@ def map_optimizer(
     """Return the state of an optimizer for other parameters, and the names of those without state.
 
     State is mapped by the name of the parameter. Settings of groups are those of the new optimizer.
-    A value of a saved group that is not as the optimizer was made is state, such as a counter of
-    steps: it is that of the group which contained the first parameter of the new group.
+    A value of a saved group that changed since ``made``, such as a step counter, is state: a new
+    group gets it from the saved group that contains its first parameter with state.
 
     Args:
         saved: ``state_dict`` of the other optimizer.

@@ -9,8 +9,9 @@ Contrastive training fails in three ways, each with its own criterion, which end
   criterion is the mean over as many steps as warm-up has, at least 1,000, after warm-up. Models
   trained from scratch start at chance for some hundred steps; a slowly falling loss is accepted.
 
-Signs of these that often pass are reported and counted, and the run continues: a single loss or
-gradient norm far above its median, and an effective rank of the features far below its maximum.
+Weaker signs, which are often temporary, are reported and counted, and the run continues: a single
+loss or gradient norm far above its median, and an effective rank of the features far below its
+maximum.
 
 Chance is the loss of a model that cannot distinguish the pairs of a step. It depends on N, the
 pairs of all workers in the loss, but neither on micro-batches nor on the number of workers.

@@ -62,7 +62,7 @@ class Journal:
             tracker.log(record["step"], record)
 
     def add_ranks(self, step: int, by_rank: Sequence[Seconds]) -> None:
-        """Log to TensorBoard what each worker waits for data and computes, in seconds a step."""
+        """Log to TensorBoard each worker's seconds per step: waiting for data, and busy."""
         tensorboard = self._trackers.get("tensorboard")
         if tensorboard is None or len(by_rank) == 1:
             return

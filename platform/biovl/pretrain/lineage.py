@@ -12,12 +12,12 @@ the oldest first."""
 
 
 def read_lineage(draft: Draft) -> list[dict[str, Any]]:
-    """Return the checkpoints that a run descends from, the oldest first; none if it is no fork."""
+    """Return the checkpoints that a run descends from, the oldest first; empty if not a fork."""
     return draft.read_note(LINEAGE) or []
 
 
 def first_step(lineage: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of steps of its plan that a run does not do itself; 0 if it is no fork."""
+    """Return the number of steps of a run's plan that precede its start; 0 if not a fork."""
     return int(lineage[-1]["steps_done"]) if lineage else 0
 
 

@@ -1,6 +1,6 @@
 """Locked towers: which parameters of a model are not trained.
 
-A whole tower, or all of it but its last groups of layers, which are those of open_clip.
+A tower is locked as a whole, or except for its last layer groups, as defined by open_clip.
 """
 
 import warnings
@@ -16,8 +16,8 @@ from biovl.pretrain.config import OptimConfig
 def lock(model: Any, optim: OptimConfig) -> None:
     """Freeze the locked parameters of an open_clip ``CustomTextCLIP``.
 
-    Layers without trained parameters have no dropout and keep their batch-norm statistics. To call
-    again after ``model.train()``, which would turn both on.
+    Layers without trained parameters are set to evaluation mode: no dropout, fixed batch-norm
+    statistics. Call this again after ``model.train()``, which undoes that.
 
     Raises:
         ConfigError: If a tower has no groups, or so few that nothing would be locked.

@@ -181,8 +181,8 @@ class Trainer:
         """Compute the gradients of a step and return its loss, without synchronizing the device.
 
         If memory runs out, the step is repeated with micro-batches of half the size: the gradient
-        is the same. A single worker repeats it at once. Of several, the others may already wait in
-        a collective: all of them must restart.
+        is the same. A single worker repeats it at once. With several, the other workers may
+        already wait in a collective, so all of them must restart.
 
         Args:
             batch: This worker's share of the step's pairs, on the device.
@@ -329,7 +329,7 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the training state. Its tensors are those in training, which steps change.
+        """Return the training state. Its tensors are not copied: the next steps change them.
 
         Raises:
             TrainingError: As ``take_result``: the result of the last update is awaited first.

@@ -134,8 +134,8 @@ class Meter:
         The first and the last step of the run always have a line. It has at most 120 characters:
         epoch and step out of their totals, mean loss, learning rate, logit scale, speed of all
         workers and per worker, tokens without padding, share of the time spent waiting for data,
-        memory, model FLOPs utilisation, remaining time. If a worker lags, it and its part stand in
-        place of tokens, speed per worker, waiting and utilisation: see ``step_time.lag``.
+        memory, model FLOPs utilisation, remaining time. If a worker lags, its rank and the slow
+        part replace tokens, speed per worker, waiting and utilisation: see ``step_time.lag``.
         """
         if not self._since:
             return None

@@ -34,7 +34,8 @@ def record_halving(
 def read_micro_batch(draft: Draft, configured: int | None) -> int | None:
     """Return the pairs per forward pass of a worker; None: all of its pairs.
 
-    It is the size to which it was halved, unless ``step.micro_batch`` was changed since.
+    It is the size after the last halving, or ``configured`` if there was none or if
+    ``step.micro_batch`` has changed since.
     """
     noted = draft.read_note(_NOTE)
     if noted is None or noted["configured"] != configured:

@@ -119,9 +119,9 @@ def identify_weights(
 ) -> list[Input]:
     """Return files and folders of initial weights as inputs of what is published in ``out``.
 
-    Left out are tags of open_clip, and all weights if a job in ``out`` has recorded none: it was
-    begun by an earlier version. Weights that do not exist any more are as recorded, since a run
-    with a checkpoint does not read them.
+    Tags of open_clip are left out. If a job in ``out`` has recorded no weights, because it was
+    started by an earlier version, all are left out. Weights that no longer exist keep their
+    recorded fingerprint: a run with a checkpoint does not read them.
     """
     recorded = recorded_inputs(out)
     # "image_weights URI"; other names are those of corpora.
@@ -138,7 +138,7 @@ def identify_weights(
 
 
 def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:
-    """Return the model of a configuration without data, for counting; a locked tower is locked.
+    """Return the model of a configuration on ``meta``, with locked parameters frozen.
 
     Raises:
         ConfigError: If the settings do not define a model, or those of the optimizer do not fit it.

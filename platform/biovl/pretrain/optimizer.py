@@ -107,7 +107,7 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
     """Return the optimizer of the trainable parameters, in the order of their names.
 
-    A group for each factor on the learning rate, with and without weight decay.
+    There are two parameter groups per learning rate factor: with and without weight decay.
 
     Raises:
         ConfigError: If timm has no such optimizer, or it has no such settings.

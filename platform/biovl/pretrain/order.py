@@ -3,10 +3,10 @@
 It is independent of the number of workers, which only determines the share of each worker in a
 batch. So a run resumes from two numbers, epoch and step, also with more or fewer workers.
 
-An epoch of several corpora is a multiset of their pairs: a part of each corpus's own endless
-sequence of passes. It is a list of draws. A draw is the row of a pair, plus the number of all pairs
-for each time that the epoch begins the corpus again; so equal pairs of an epoch are cropped
-differently.
+Each corpus has its own endless sequence of shuffled passes, and an epoch takes the next part of
+each sequence, so a pair may occur in it several times. An epoch is a list of draws. A draw is the
+number row + (number of all pairs) * (index of the corpus's pass within the epoch): it identifies
+the pair, and lets its repetitions be cropped differently.
 """
 
 import itertools

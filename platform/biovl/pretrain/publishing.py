@@ -28,7 +28,7 @@ def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> di
 
 
 def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None = None) -> Manifest:
-    """Publish a model that others trained, for index and serve; return at once if it is there.
+    """Publish a model that others trained, for index and serve, unless ``out`` is published.
 
     Args:
         name: A model in open_clip's layout: ``hf-hub:OWNER/NAME``, which is downloaded, or a

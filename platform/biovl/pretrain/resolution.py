@@ -31,7 +31,7 @@ def stored_px(config: Mapping[str, Any]) -> int | None:
 
 
 def needed_px(image_px: int, crop_scale: tuple[float, float]) -> int:
-    """Return the shorter side at which no square image is enlarged, also not for a crop.
+    """Return the smallest shorter side at which no crop of a square image is upscaled.
 
     Args:
         image_px: Input side of the model, in pixels.

@@ -66,7 +66,7 @@ def record_rollback(
 def apply_rollbacks(draft: Draft, checkpoints: Checkpoints, plan: Plan) -> None:
     """Delete the checkpoints and scores of rolled-back steps, unless that was done before.
 
-    For the process that writes checkpoints, before it looks for the last one.
+    Called by the process that writes checkpoints, before it loads the last one.
     """
     for name in draft.note_names(_NOTE):
         note = draft.read_note(name) or {}
@@ -83,10 +83,10 @@ def read_rollbacks(draft: Draft) -> list[dict[str, Any]]:
 
     Each has the keys
 
-        reason                    what was found
+        reason                    description of the divergence
         loss_before, loss_after   median losses; null if unknown or NaN
         skipped_steps             the first and the last, from 1
-        skipped_pairs             their number of pairs, with those skipped before
+        skipped_pairs             pairs of all steps in this range, also those skipped earlier
         epochs                    positions of the pairs in the order of each epoch, from 0:
                                   [{"epoch": 2, "first": 4096, "end": 8192}]
     """

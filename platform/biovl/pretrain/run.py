@@ -103,8 +103,8 @@ def run(
     Raises:
         TrainingError: If the run diverged or collapsed. All workers raise it together.
         RestartNeeded: If the run returns to earlier weights; all workers raise it together. Or if
-            one of several ran out of memory, which raises it alone. The draft records what they do
-            after the restart.
+            one of several workers ran out of memory; only that worker raises it. The draft records
+            the rollback or the smaller micro-batch for the restart.
         BiovlError: If an input of the run is unavailable.
     """
     _configure_backends(config)
@@ -357,8 +357,8 @@ class _Saver:
     def after(self, report: StepReport) -> None:
         """Save a checkpoint at the end of an epoch, for the history, or when one is due.
 
-        One that is due by steps or minutes is postponed while the previous one is being written: a
-        later one is as good. The others are of a given step, and wait.
+        One that is due by steps or minutes is postponed while the previous one is being written,
+        since a later step is as good. The others are for a fixed step: they wait for that write.
 
         Raises:
             OSError: If a checkpoint could not be written since the last step.
@@ -407,10 +407,10 @@ class _Saver:
             self._save()
 
     def save_if_asked(self) -> None:
-        """Save a checkpoint if a node is about to end, or the number of workers to change.
+        """Save a checkpoint if a node will be preempted, or the number of workers will change.
 
-        While a batch is awaited, the step before it has gradients but no update: weights are those
-        of the last step, only running averages of batch norm are one step ahead.
+        While a batch is awaited, the previous step may have gradients but no update yet: weights
+        are those before it, but running averages of batch norm include it.
         """
         if self._rank != 0:
             return

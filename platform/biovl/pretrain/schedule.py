@@ -38,7 +38,7 @@ class Plan:
         """Return the plan of a run. An incomplete last batch of an epoch is dropped.
 
         Raises:
-            ConfigError: If an epoch has not one full batch.
+            ConfigError: If an epoch has less than one full batch.
         """
         sizes = [batch.of_epoch(epoch) for epoch in range(epochs)]
         if max(sizes) > corpus_pairs:

@@ -22,8 +22,8 @@ def read_scores(draft: Draft) -> dict[int, dict[str, Any]]:
 def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:
     """Return the epoch with the best mean of both recalls at 1.
 
-    Ties: the lowest loss, then the first epoch. Few pairs have few distinct recalls. Recalls among
-    another number of pairs than in the last epoch are not compared.
+    Ties, which are frequent with few pairs: the lowest loss, then the first epoch. Epochs validated
+    on a different number of pairs than the last one are ignored.
     """
 
     def goodness(epoch: int) -> tuple[float, float]:

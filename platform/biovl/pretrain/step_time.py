@@ -49,7 +49,7 @@ class StepClock:
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:
-        """Count what is inside to a part, and what follows to the part before."""
+        """Attribute the time of the block to ``part``, and later time to the previous part."""
         before = self.begin(part)
         try:
             yield
@@ -58,7 +58,7 @@ class StepClock:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count what is inside to ``data``, as far as the device is idle in this step."""
+        """Attribute the time of the block to ``data``, up to the idle time of the device."""
         requested_at = self._now()
         yield
         self._waited_s += self._now() - requested_at

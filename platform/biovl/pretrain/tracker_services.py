@@ -1,6 +1,6 @@
 """Experiment trackers: TensorBoard, Weights & Biases, MLflow.
 
-Each package is imported on use, so it must be installed only where a run uses its tracker.
+Each package is imported on use, so only the packages of the trackers in use must be installed.
 """
 
 import logging

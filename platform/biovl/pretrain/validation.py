@@ -83,7 +83,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
 
 
 def describe_scores(epoch: int, scores: Mapping[str, float]) -> str:
-    """Return a log line about the scores of an epoch, counted from 0; the first one of a task."""
+    """Return a log line: loss and R@1 of an epoch, from 0, and the first score of each task."""
     first: dict[str, str] = {}
     for name, value in scores.items():
         task, slash, metric = name.partition("/")

@@ -50,7 +50,7 @@ def plan(
     Args:
         uri: The corpus.
         out: Folder of the draft.
-        requested: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether to include third-party figures.
         max_bytes: Maximum size of a shard; a single pair may be larger.
         max_pairs: Maximum pairs per shard.
 

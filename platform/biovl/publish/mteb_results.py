@@ -1,4 +1,4 @@
-"""Result files of MTEB for the one benchmark that MTEB has, too: PatchCamelyon, zero-shot.
+"""Result files of MTEB for the only task that we share with MTEB: zero-shot PatchCamelyon.
 
 A file is written only if the protocol of the report is MTEB's: the same images, classes and prompt.
 Scores are computed from the predictions by MTEB itself, which must be installed.

@@ -74,7 +74,7 @@ def reasons(rows: pa.Table, requested: RequestedRows) -> pa.Array:
     Args:
         rows: ``license`` and ``license_group``, and those columns of
             ``biovl.articles.rights.READS`` that exist.
-        requested: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether to include third-party figures.
 
     Returns:
         The first reason that applies. Shape [N], string.
@@ -99,7 +99,7 @@ def rights_of(
     Args:
         uri: A published corpus, figures or panels.
         kind: Kind of the folder.
-        requested: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether to include third-party figures.
         with_articles: Whether to count the rows of articles as well, which have full texts. Some
             have no figures.
     """
@@ -146,7 +146,7 @@ def figure_reasons(rows: pa.Table, of_articles: pa.Table, requested: RequestedRo
     Args:
         rows: Rows as for ``reasons``, with ``source_uri``.
         of_articles: Result of ``article_reasons``.
-        requested: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether to include third-party figures.
     """
     place = pc.index_in(rows["source_uri"], of_articles["source_uri"].combine_chunks())
     theirs = pc.binary_join_element_wise(ARTICLE, of_articles["reason"].take(_whole(place)), "")

@@ -43,7 +43,7 @@ _METRICS = {"accuracy": "accuracy", "auroc": "roc_auc", "macro_f1": "f1"}
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFiles:
-    """Files with a model's scores, and what is not in them."""
+    """Files with a model's scores, and the reasons why tasks are left out."""
 
     files: Mapping[str, bytes]
     """Contents by path in the model's repository."""
@@ -62,12 +62,12 @@ def score_files(
 
     Args:
         folder: The model, with its card.
-        reports: Reports of benchmark with scores of it.
+        reports: Folders of benchmark reports that contain scores of the model.
         datasets: Data sets of the hub by task.
         repo: Repository of the model on the hub, which is named as source; empty: no source.
 
     Raises:
-        ArtifactError: If a report does not have the model, or no score may be published.
+        ArtifactError: If a report does not contain the model, or no score may be published.
         ConfigError: If a score named in ``datasets`` does not exist.
     """
     scores, withheld = public_scores(reports, folder, datasets)

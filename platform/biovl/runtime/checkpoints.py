@@ -47,8 +47,8 @@ class Checkpoints:
         uri: The folder that the run publishes, local or ``s3://``.
         keep_last: Number of most recent checkpoints to retain.
         pinned: Returns the steps that are retained in addition; called after every write.
-        is_history: Returns whether the checkpoint after a number of steps is retained when the run
-            is published, too.
+        is_history: Returns whether the checkpoint after a number of steps is retained even after
+            the run is published.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class Checkpoints:
     def load_last(self, say: Callable[[str], None] = _log.warning) -> dict[str, Any] | None:
         """Return the state of the last intact checkpoint, None if there are no checkpoints at all.
 
-        For the writing process, as it starts: files that a killed process was writing are deleted.
-        Reads each checkpoint once. Corrupt ones are skipped, reported, and recorded in the draft:
+        Only for the writing process, before its first write: deletes the partial files of an
+        interrupted process. Corrupt checkpoints are skipped, reported, and recorded in the draft:
         see ``corrupt``.
 
         Args:
@@ -215,7 +215,7 @@ class Checkpoints:
         return self._writer is not None and self._writer.is_alive()
 
     def check(self) -> None:
-        """Raise the failure of a write that has ended, without waiting for one that has not.
+        """Raise the error of the last write if it failed; does not wait for a write in progress.
 
         Raises:
             OSError: If the write failed.

@@ -137,7 +137,7 @@ def check_room(
         cpus: CPUs that are needed at the same time.
         gpus: GPUs that are needed at the same time.
         say: Called with a line for the user.
-        what: What needs them.
+        what: Name, in messages, of what needs them.
 
     Raises:
         ConfigError: If the machine has too few CPUs or GPUs.

@@ -45,11 +45,11 @@ class Attempts:
         self._counter: Any = ray.remote(_Counter).options(**options).remote()
 
     def begin(self, unit: str) -> int:
-        """Count an attempt at a unit, and return how many before it did not end."""
+        """Count an attempt at a unit, and return the number of earlier unfinished attempts."""
         return int(ray.get(self._counter.begin.remote(unit)))
 
     def end(self, unit: str) -> None:
-        """Forget the attempts at a unit, whose worker has lived."""
+        """Reset the count of a unit, after an attempt that its worker survived."""
         self._counter.end.remote(unit)
 
 
@@ -120,13 +120,14 @@ def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def explain_resume(where: str) -> Iterator[None]:
-    """Extend errors of a disk or bucket in the block by instructions to resume; others pass.
+    """Add instructions to resume to storage errors; translate errors of corrupt Parquet files.
 
     Args:
         where: The folder that the job publishes, or a part of it.
 
     Raises:
-        StorageError: If a disk or bucket fails.
+        StorageError: If a disk or bucket fails in the block.
+        DamagedTable: If a Parquet file that is read in the block is truncated or corrupt.
     """
     try:
         with translate_storage_errors(without_credentials(where)), _explain_damage():
@@ -187,7 +188,7 @@ def check_usable(
 
 
 def worker_error(error: Exception, where: str) -> Exception:
-    """Return the cause of a training's error if it is biovl's or a disk's, else the error itself.
+    """Return the cause of a training error if it is a biovl or storage error, else the error.
 
     Args:
         error: The error of Ray Train, or of a training without workers.

@@ -1,4 +1,4 @@
-"""The life of a job: find what it published before, else begin or resume its draft, and publish.
+"""Life cycle of a job: return an earlier result, or begin or resume a draft and publish it.
 
 with explain_resume(config.out):
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])

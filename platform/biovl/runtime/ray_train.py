@@ -85,7 +85,7 @@ def fit(
         resize_check_s: Seconds between checks for room for more workers, if ``bounds`` allow more.
 
     Raises:
-        TrainingStopped: If more failures than ``restarts`` follow each other.
+        TrainingStopped: After more than ``restarts`` failures without a new checkpoint between.
         ConfigError: If a worker rejects a setting.
         StorageError: If a disk or a bucket fails.
     """

@@ -89,15 +89,15 @@ class SpotNotice:
 
 
 def drain(reason: str, seconds: float, node_id: str | None = None) -> None:
-    """Tell Ray that the node of this machine ends in so many seconds.
+    """Make Ray drain a node before its machine is terminated.
 
     Args:
         reason: Shown by Ray's dashboard and logs.
-        seconds: Seconds until the machine ends.
+        seconds: Seconds until the machine is terminated.
         node_id: The node, in hexadecimal; None: the node of this machine.
 
     Raises:
-        RuntimeError: If Ray does not accept it.
+        RuntimeError: If Ray rejects the request or does not respond.
     """
     command = [
         *(str(Path(sys.executable).with_name("ray")), "drain-node"),
@@ -125,10 +125,10 @@ def watch(
     """Wait for AWS's notice, and drain the node once.
 
     Args:
-        notice: Asked at intervals; more rarely while it does not answer.
-        drained: Called with the seconds left; repeated if it raises RuntimeError.
-        every_s: Seconds between two questions.
-        sleep: Waits so many seconds.
+        notice: Polled at intervals, which grow up to sixfold while the service does not respond.
+        drained: Called with the seconds left; retried if it raises RuntimeError.
+        every_s: Seconds between two requests.
+        sleep: Waits for a number of seconds.
     """
     pause_s = every_s
     while True:

@@ -101,8 +101,8 @@ def run_with_model(
 ) -> None:
     """Run ``load()(row)`` for every item, in actors that each load a model once.
 
-    A single actor on the CPU of a single machine would be a second process with all imports: there
-    the job's own process computes.
+    If one actor without GPU on a single machine suffices, the job's own process runs the function
+    instead: an actor would be a second process with all imports.
 
     Args:
         load: Returns the function that processes a row and returns its number of results.

@@ -19,7 +19,7 @@ _PADDING = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The model, and the input of a row to embed."""
+    """Settings of embeddings: the model, and whether to embed images or texts."""
 
     weights: str
     """The model folder, published by pretrain or in open_clip's layout."""

@@ -60,7 +60,7 @@ def build(config: Config) -> "ImageType":
 
 
 def read_keywords(uri: str = "") -> dict[str, list[str]]:
-    """Return the keywords of each type, from a file or by default ours.
+    """Return the keywords of each type, from a file or, by default, the built-in ones.
 
     Raises:
         ConfigError: If the file does not exist or is invalid.

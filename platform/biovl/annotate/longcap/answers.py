@@ -1,4 +1,4 @@
-"""Parsing and validation of a model's answers; ``steps`` asks again for one that is invalid."""
+"""Parsing and validation of a model's answers; ``steps`` retries once after a malformed answer."""
 
 import re
 from collections.abc import Sequence

@@ -108,7 +108,7 @@ class LongCaptioner:
 
 
 def columns_of(made: Sequence[LongCaption]) -> dict[str, list[Any]]:
-    """Return the columns of figures, in order."""
+    """Return the columns of the annotator for the captions of figures, in their order."""
     return {
         "long_caption": [item.caption for item in made],
         "long_caption_status": [item.status for item in made],

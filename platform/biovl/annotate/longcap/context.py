@@ -106,7 +106,7 @@ def context_caption(pieces: Sequence[Piece]) -> str:
 def acronyms_in(
     abstract: str | None, full_text: str | None, caption: str, listed: str | None = None
 ) -> tuple[Acronym, ...]:
-    """Return the acronyms that an article defines; cached for its next figure.
+    """Return the acronyms that an article and the caption of a figure define; cached.
 
     Args:
         abstract: Abstract of the article.

@@ -123,9 +123,9 @@ class Ledger:
                 self._mine["output_tokens"] += answer.output_tokens
 
     def write(self) -> None:
-        """Write what this process has spent, if it is not written yet; read what others have.
+        """Write this process's spending if it changed; at intervals, read that of other jobs.
 
-        For one thread at a time. What was settled meanwhile shares the next write.
+        Not thread-safe. Usage that is settled during a write is included in the next one.
         """
         with self._lock:
             mine = dict(self._mine)

@@ -59,10 +59,10 @@ class Segment:
 
 
 def segments(caption: str, system: System) -> tuple[list[Segment], float]:
-    """Return the caption as contiguous ranges, each with the labels it is about.
+    """Return the caption as contiguous ranges with the labels they are about, and a certainty.
 
-    Also return the lowest probability of a place where what a list shares was told from its items,
-    1 without such lists.
+    The certainty is the lowest probability of a boundary between the words that all items of a
+    list share and the words of one item; 1 without such lists.
     """
     reader = _Reader(caption, system)
     return reader.read(), reader.certainty

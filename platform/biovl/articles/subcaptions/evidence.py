@@ -46,7 +46,7 @@ _MENTION = re.compile(
 
 
 class Group:
-    """What the markers of one alphabet have in common."""
+    """Shared properties of the markers of one alphabet."""
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         self.starts = {marker.start for marker in markers}
@@ -120,10 +120,10 @@ def log_odds(found: Sequence[str]) -> float:
 
 
 def likely(caption: str, markers: Sequence[Marker], hints: Collection[str]) -> list[Marker]:
-    """Return the markers whose labels are likely; none if the caption is likelier to have none.
+    """Return the markers that are probably panel labels; empty if the caption probably has none.
 
-    The labels are the beginning of the alphabet that is likeliest; later ones are other letters in
-    brackets. ``hints`` are labels that the figure has.
+    The labels are the prefix of the alphabet with the highest total log-odds; markers of later
+    letters are dropped. ``hints`` are labels that the figure has.
     """
     group = Group(markers)
     odds: dict[int, float] = {}
@@ -174,7 +174,7 @@ def qualities(
         markers: The markers of its labels.
         parts: Labels and range of each part, in order; what precedes the first is the preamble.
         trailing: The text behind all parts.
-        certainty: The lowest probability of a place where a list's shared words end or begin.
+        certainty: Lowest probability of a boundary between shared words and items of a list.
     """
     texts = [caption[span.start : span.end] for _, span in parts]
     words = [len(text.split()) for text in texts]

@@ -1,4 +1,4 @@
-"""Items of a list of panels: what is one item's own, and what precedes or follows for all."""
+"""Items of a list of panels: words of a single item, and words before or after that all share."""
 
 import itertools
 import re
@@ -43,7 +43,7 @@ def clause_before(caption: str, start: int, end: int) -> int:
 
 
 def end_of_lead(caption: str, start: int, own: Sequence[Marker]) -> Cut:
-    """Return where the words at the start of a list that all items share end.
+    """Return the end of the shared words at the start of a list: they apply to all items.
 
     "Sections of liver (A) and lung (B)": after ``Sections of``.
 

@@ -23,7 +23,7 @@ class Config:
 
 
 def is_prepared(uri: str) -> bool:
-    """Return whether prepare published a folder there.
+    """Return whether a folder was published by ``biovl prepare``.
 
     Raises:
         ArtifactError: If its manifest cannot be read.
@@ -32,7 +32,7 @@ def is_prepared(uri: str) -> bool:
 
 
 def holds(uri: str) -> str | None:
-    """Return what the rows of a prepared folder are (``RawSet.holds``); None: none is there.
+    """Return the kind of rows in a prepared folder (``RawSet.holds``); None if it is not prepared.
 
     Raises:
         ArtifactError: If its manifest cannot be read.
@@ -45,7 +45,8 @@ def build(config: Config) -> LabelledImages | Pairs:
     """Return labelled images or pairs; reads no image.
 
     Raises:
-        ArtifactError: If nothing is prepared there, or another plug-in reads it.
+        ArtifactError: If the folder was not published by prepare, or its rows are neither classes
+            nor texts.
     """
     manifest = read_manifest(config.path, KIND)
     content = manifest.notes["holds"]

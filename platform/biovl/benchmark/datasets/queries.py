@@ -30,7 +30,7 @@ def build(config: Config) -> Pairs:
     """Return each figure with its query.
 
     Raises:
-        ArtifactError: If the folder is no such task, or a figure has no query.
+        ArtifactError: If the folder is not a figure retrieval task, or a figure has no query.
     """
     read_manifest(config.path, KIND)
     folder = Folder(config.path)

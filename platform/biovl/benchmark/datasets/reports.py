@@ -2,8 +2,8 @@
 
 ``report.txt`` next to ``report.jpg`` is read as well. BMC-LongCLIP's benchmark is 1,000 unique
 pairs of MIMIC-CXR (arXiv:2510.03978, appendix B): an image of each report, with its whole text. The
-paper does not say which. Here they are drawn by a hash of the report's file name, so the draw does
-not depend on where the files lie, nor in what order; a text that was drawn before is skipped.
+paper does not say which. Here reports are sampled by a hash of their file name, so the sample does
+not depend on their folders or order; a report with the text of an earlier one is skipped.
 """
 
 import hashlib

@@ -3,12 +3,12 @@
 ``vqa_files`` has the layouts of the files.
 
 VQA-RAD has two published sizes. The file on OSF has 2,248 questions: 1,797 for training and 451
-(``phrase_type`` begins with ``test``) for testing. Papers that state 3,515 questions, BiomedCLIP
-among them with 3,064 and 451, add its 1,267 ``question_frame``: the same question as a template,
-with the same image and answer. 284 of these belong to test questions. Since 1,797 + 1,267 is 3,064,
-all of them are used for training there: it sees the answers of 284 of the 451 test questions.
-``templated`` chooses: ``none``, those of ``train`` questions (2,780 and 451), or ``all`` as
-published, to compare with such papers.
+(``phrase_type`` begins with ``test``) for testing. Papers that state 3,515 questions, such as
+BiomedCLIP (3,064 and 451), add the 1,267 values of ``question_frame``: the same question as a
+template, with the same image and answer. 284 of these belong to test questions. Since 1,797 + 1,267
+is 3,064, these papers train on all templates, and so on the answers of 284 of the 451 test
+questions. ``templated`` selects the templates to add: ``none``, those of ``train`` questions (2,780
+and 451), or ``all``, to compare with these papers.
 
 Unusable questions are left out and counted: an unknown type of answer, no question, no answer, a
 missing image. The same applies to questions of train or val that repeat an earlier one on the same

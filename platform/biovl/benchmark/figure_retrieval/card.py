@@ -1,4 +1,4 @@
-"""The dataset card of the task: what it asks, licences, counts, and what was left out, and why."""
+"""The dataset card of the task: description, licences, counts, and exclusions by reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

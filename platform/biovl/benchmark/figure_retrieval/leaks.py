@@ -1,4 +1,4 @@
-"""Leaked candidates: in the training data, or with image or caption also in another article."""
+"""Find candidates that are in the training data, or whose image or caption another article has."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

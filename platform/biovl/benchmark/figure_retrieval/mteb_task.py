@@ -49,11 +49,12 @@ def figure_retrieval_task(path: str, revision: str = "") -> Any:
 
     Args:
         path: Local folder of the task, or its data set on the hub, ``USER/NAME``.
-        revision: Commit of the data set on the hub; a folder has its fingerprint.
+        revision: Commit of the data set on the hub; for a folder, its fingerprint is used.
 
     Raises:
-        ArtifactError: If a folder holds something else.
-        ValueError: If a data set on the hub has no revision: MTEB's results are kept by it.
+        ArtifactError: If a folder is not a figure retrieval task.
+        ValueError: If no revision is given for a data set on the hub: MTEB stores results by
+            revision.
     """
     if Path(path).expanduser().is_dir():
         path = str(Path(path).expanduser().resolve())

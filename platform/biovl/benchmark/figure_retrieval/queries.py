@@ -83,8 +83,8 @@ def _readable(mention: Mention) -> Mention:
 def without_references(citance: Citance) -> str | None:
     """Return a citing sentence without references to figures; None if that is not possible.
 
-    A reference in brackets is removed with them; "Figure 2 shows" becomes "The figure shows". A
-    sentence that cites another figure, too, is true of both, and not a query for one of them.
+    A reference in brackets is removed with them; "Figure 2 shows" becomes "The figure shows". For a
+    sentence that also cites another figure the result is None: it describes both.
     """
     own = {(one.figure, one.kind) for one in citance.references}
     cited = references(citance.text)

@@ -66,7 +66,7 @@ class CaptionLayout:
 
     @classmethod
     def of(cls, lengths_B: Tensor, device: torch.device) -> "CaptionLayout":
-        """Return the layout of captions with some lengths, int32 on the host."""
+        """Return the layout of captions from their lengths, int32 on the host."""
         bounds = F.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
         tokens = torch.arange(int(bounds[-1]))
         positions = tokens - bounds[:-1].long().repeat_interleave(lengths_B)
