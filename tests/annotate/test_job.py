@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pytest
 import torch
 from PIL import Image
 
+from biovl.annotate import batches
 from biovl.annotate import job as annotate_job
 from biovl.annotate.annotators import NO_IMAGE, dinov2
 from biovl.annotate.config import AnnotateConfig
@@ -226,6 +228,21 @@ def test_a_worker_on_a_gpu_that_pytorch_cannot_use_says_so(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BiovlError, match=r"workers\.gpus=1, and PyTorch"):
         _ = _Compute(config, config.make())._model
+
+
+def test_weights_that_are_replaced_before_a_worker_loads_them_are_an_error(
+    ray_session: None, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, plan = save_dinov2(tmp_path / "dinov2"), batches.plan
+
+    def replace_weights(*arguments: Any) -> list[batches.Unit]:
+        save_dinov2(own, seed=2)
+        return plan(*arguments)
+
+    monkeypatch.setattr(batches, "plan", replace_weights)
+    with pytest.raises(ArtifactError, match="dinov2 was replaced while this job was running"):
+        run("dinov2", table, own, tmp_path / "out", **SMALL)
+    assert not list((tmp_path / "out").glob("**/*.parquet"))
 
 
 def test_columns_that_are_published_are_known_before_the_model_is_built(

@@ -19,6 +19,7 @@ from biovl.core import tombstones
 from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from biovl.core.shards import ShardWriter, read_pair
+from biovl.index import units
 from biovl.index.config import IndexConfig
 from biovl.index.filters import FilterTable
 from biovl.index.job import index
@@ -109,6 +110,24 @@ def test_rows_are_the_pairs_of_the_corpus_in_order_with_the_vectors_of_their_fil
         scores, _ = nearest.search(expected, 3)
         largest = -np.sort(-(expected @ found.astype(np.float32).T), axis=1)[:, :3]
         np.testing.assert_allclose(scores, largest, atol=1e-5)
+
+
+def test_a_model_that_is_replaced_before_a_worker_loads_it_is_an_error(
+    sample_corpus: Path, ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out, plan = save_model(tmp_path / "model"), tmp_path / "index", units.plan
+
+    def replace_model(config: IndexConfig) -> dict[str, int]:
+        shutil.rmtree(model)
+        save_model(model, seed=2)
+        return plan(config)
+
+    monkeypatch.setattr(units, "plan", replace_model)
+    expected = fingerprint(str(model))
+    with pytest.raises(ArtifactError, match=f"model was replaced .*expected {expected[:12]}"):
+        run(model, sample_corpus, out)
+    # Nothing was embedded: the same command takes the new model.
+    assert run(model, sample_corpus, out).inputs[0].fingerprint == fingerprint(str(model))
 
 
 def test_thumbnails_show_their_figure(built: Path, sample_corpus: Path) -> None:

@@ -17,11 +17,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, StorageError, TrainingError
+from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import scores as scores_of_run
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.models import build, weights_of
 from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
@@ -105,6 +107,18 @@ def test_batch_norm_over_a_micro_batch_is_reported(
     model = {**MODEL, "vision_cfg": image, "image_size": 64}
     world.run(config(tmp_path, model=model, **changes), None)
     assert sum("batch norm" in line for line in world.said) == lines
+
+
+def test_weights_that_are_replaced_before_a_worker_loads_them_are_an_error(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    built = build(config(tmp_path).model, with_weights=False)
+    encoder.save(given, built, built.model.state_dict())
+    changed = config(tmp_path / "out", model={**MODEL, "weights": str(given)})
+    Draft.begin(changed.out, "model", {}, weights_of(changed))
+    with (given / "README.md").open("w") as card:
+        card.write("version 2")
+    with pytest.raises(ArtifactError, match="given was replaced while this job was running"):
+        World(tmp_path / "out").run(changed, None)
 
 
 def test_every_epoch_is_saved_and_validated_and_the_last_are_kept(tmp_path: Path) -> None:

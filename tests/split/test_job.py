@@ -249,7 +249,7 @@ def test_a_label_reader_that_is_missing_ends_the_job_and_leaves_no_figure_whole(
     config = configs.build(SplitConfig, settings(figures, tmp_path / "out"))
     try:
         with pytest.raises(FileNotFoundError, match=r"reader\.npz"):
-            job._split_part(config, ["figures/part-000000-000.parquet"], 0)
+            job._split_part(config, ["figures/part-000000-000.parquet"], "", 0)
     finally:
         network.builtin_network.cache_clear()
 

@@ -30,7 +30,7 @@ from biovl.annotate.config import AnnotateConfig
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.tables import COLUMNS, Table, open_table
-from biovl.models import hub
+from biovl.models import hub, weight_identity
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import (
     Attempts,
@@ -113,7 +113,8 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             selected = _select(config, table, draft, report)
             if isinstance(annotator, PrefetchesAnswers):
                 annotator.prefetch_answers(config, table, units, report)
-            _compute(config, annotator, table, units, report)
+            known = {item.name: item.fingerprint for item in inputs}.get("weights")
+            _compute(config, annotator, known, table, units, report)
             receipts = _join(config, annotator, table, units, report)
         if isinstance(annotator, PrefetchesAnswers):
             report.say(annotator.spent())
@@ -163,11 +164,21 @@ def _select(config: AnnotateConfig, table: Table, draft: Draft, report: Progress
 def _compute(
     config: AnnotateConfig,
     annotator: Annotator,
+    known: str | None,
     table: Table,
     units: Sequence[Unit],
     report: Progress,
 ) -> None:
-    """Prepare and compute the batches that no earlier run has computed."""
+    """Prepare and compute the batches that no earlier run has computed.
+
+    Args:
+        config: Configuration of the job.
+        annotator: Computes the columns.
+        known: Fingerprint of the weights when the job began; None without weights.
+        table: The table.
+        units: All units of the table.
+        report: Progress of the job.
+    """
     joined = _joined_parts(Draft(config.out))
     parts = sorted({unit.part for unit in units} - joined)
     found = {number: batches.finished_batches(config.out, number) for number in parts}
@@ -208,7 +219,10 @@ def _compute(
         # One row is one batch of the model. Ray requires a number if GPUs are requested.
         batch_size=1,
         batch_format="pyarrow",
-        fn_constructor_args=(config, annotator, [part.name for part in table.parts], Attempts()),
+        fn_constructor_args=(
+            *(config, annotator, known),
+            *([part.name for part in table.parts], Attempts()),
+        ),
         compute=pool,
         num_cpus=_WAITING if waits else config.workers.cpus - (0 if prepares_alone else _SHARE),
         num_gpus=config.workers.gpus,
@@ -267,10 +281,11 @@ class _Compute:
         self,
         config: AnnotateConfig,
         annotator: Annotator,
+        known: str | None = None,
         parts: Sequence[str] = (),
         attempts: Attempts | None = None,
     ) -> None:
-        self._config, self._annotator = config, annotator
+        self._config, self._annotator, self._known = config, annotator, known
         self._parts, self._attempts = parts, attempts
         self._loading = threading.Lock()
 
@@ -310,7 +325,9 @@ class _Compute:
             )
         torch.set_num_threads(workers.cpus)
         device = "cuda" if workers.gpus else "cpu"
-        return self._annotator.load(device, self._config.precision)
+        model = self._annotator.load(device, self._config.precision)
+        weight_identity.check_unchanged(self._config.weights, self._known)
+        return model
 
 
 def _joined_parts(draft: Draft) -> set[int]:

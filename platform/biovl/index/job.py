@@ -29,6 +29,7 @@ from biovl.index.config import IndexConfig
 from biovl.index.previous import Previous
 from biovl.index.vectors import check_factory, choose_factory, least_vectors
 from biovl.models import encoder as encoders
+from biovl.models import weight_identity
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
@@ -106,7 +107,8 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
             if reason:
                 report.say(f"nothing of {config.previous} is reused: {reason}")
             same = replace(config, precision=precision)
-            receipts = stages.embed(same, before is not None and not reason, unit_count)
+            reuses = before is not None and not reason
+            receipts = stages.embed(same, inputs[0].fingerprint, reuses, unit_count)
             count = draft.once("rows", lambda: rows.number_rows(config, receipts))
             part_count = rows.part_count(config, count)
             stages.run("gathering part", part_count, rows.gather, (config, dim))
@@ -245,10 +247,17 @@ def _totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**totals, "left_out": dict(sorted(left_out.items()))}
 
 
-def _load(config: IndexConfig, reuses: bool) -> Callable[[dict[str, Any]], int]:
-    """Load the model; return the function that embeds a unit and returns its number of rows."""
+def _load(config: IndexConfig, model: str, reuses: bool) -> Callable[[dict[str, Any]], int]:
+    """Load the model; return the function that embeds a unit and returns its number of rows.
+
+    Args:
+        config: Configuration of the job.
+        model: Fingerprint of the model when the job began.
+        reuses: Whether vectors of the previous index are reused.
+    """
     device = "cuda" if config.workers.gpus else "cpu"
     encoder = encoders.load(config.model, device=device, precision=config.precision)
+    weight_identity.check_unchanged(config.model, model)
     before = Previous(config.previous, config.over) if config.previous and reuses else None
 
     def embed(row: dict[str, Any]) -> int:
@@ -263,12 +272,14 @@ def _load(config: IndexConfig, reuses: bool) -> Callable[[dict[str, Any]], int]:
 class _Stages(Stages):
     """Stages of the job, including embedding, which runs in actors."""
 
-    def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
-        """Embed the remaining units; return the receipts of all units."""
+    def embed(
+        self, config: IndexConfig, model: str, reuses: bool, total: int
+    ) -> list[dict[str, Any]]:
+        """Embed the remaining units; return the receipts of all units. See ``_load``."""
         numbers = self.pending("embedding unit", "embedded", total)
         pending = [{"number": number} for number in numbers]
         run_with_model(
-            *(functools.partial(_load, config, reuses), pending, self._report),
+            *(functools.partial(_load, config, model, reuses), pending, self._report),
             workers=config.workers,
             uri=config.out,
             unit="pairs",

@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 
 from biovl.core.artifacts import Folder, find_manifest, fingerprint
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import without_credentials
 from biovl.models.hub import is_hub_name, weights_hash
 
 ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
@@ -39,3 +41,26 @@ def fingerprint_of(source: str, *, ask_hub: bool = True) -> str | None:
             while block := stream.read(_BLOCK):
                 known.update(block)
     return known.hexdigest() if names else None
+
+
+def check_unchanged(source: str, known: str | None) -> None:
+    """Verify that weights are still those that a job recorded when it began.
+
+    Workers call it after they have loaded a model: those that start late would otherwise load a
+    folder that was replaced meanwhile. Names on the hub need no check, because the job pins them to
+    a commit.
+
+    Args:
+        source: The weights, as for ``fingerprint_of``.
+        known: Their recorded fingerprint; None if they could not be identified.
+
+    Raises:
+        ArtifactError: If they have changed.
+    """
+    found = fingerprint_of(source, ask_hub=False) if known is not None else None
+    if known is not None and found not in (known, None):
+        raise ArtifactError(
+            f"{without_credentials(source)} was replaced while this job was running (found "
+            f"{found[:12]}, expected {known[:12]}): put the earlier files back and run the same "
+            "command again, or set another out to use the new ones"
+        )

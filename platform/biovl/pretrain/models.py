@@ -137,6 +137,17 @@ def identify_weights(
     return inputs
 
 
+def check_unchanged_weights(config: PretrainConfig) -> None:
+    """Verify that a run's initial weights are still those that it recorded when it began.
+
+    Raises:
+        ArtifactError: If they have changed.
+    """
+    recorded = recorded_inputs(config.out) or {}
+    for name, uri in named_weights(config):
+        weight_identity.check_unchanged(uri, recorded.get(f"{name} {configs.spelled(uri)}"))
+
+
 def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:
     """Return the model of a configuration on ``meta``, with locked parameters frozen.
 

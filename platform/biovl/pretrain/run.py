@@ -34,7 +34,7 @@ from biovl.pretrain.loop import (
 )
 from biovl.pretrain.meter import Meter, StepRecord, memory_bytes
 from biovl.pretrain.micro_batch import read_micro_batch, record_halving
-from biovl.pretrain.models import build, describe
+from biovl.pretrain.models import build, check_unchanged_weights, describe
 from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.publishing import HARDWARE
@@ -159,6 +159,8 @@ def run(
     )
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=state is None)
+    if state is None:
+        check_unchanged_weights(config)
     towers = towers_of(built, config.step, device, config.optim)
     assert isinstance(towers.text, TextTower)
     automatic.choose_attention(

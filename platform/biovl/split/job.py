@@ -24,6 +24,7 @@ from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
 from biovl.core.tables import open_part
 from biovl.images.labels.network import builtin_network
+from biovl.models import weight_identity
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
@@ -65,6 +66,7 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
     if not names:
         raise ArtifactError(f"{config.figures} has no parts of figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
+    known = ""
     if detector := _detector(config):
         read_manifest(detector, detection.KIND)
         # Where the package is installed is of no interest.
@@ -86,7 +88,7 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
                 "splitting part",
                 len(names),
                 _split_part,
-                (config, names),
+                (config, names, known),
                 cpus=config.workers.cpus,
             )
             stages.run("copying part of articles", len(copied), _copy, (config, copied))
@@ -114,15 +116,24 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
         return draft.publish(manifest)
 
 
-def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:
-    """Split the figures of one part; return its file and its counts."""
+def _split_part(
+    config: SplitConfig, names: Sequence[str], known: str, number: int
+) -> dict[str, Any]:
+    """Split the figures of one part; return its file and its counts.
+
+    Args:
+        config: Configuration of the job.
+        names: The parts of figures.
+        known: Fingerprint of the detector when the job began.
+        number: Number of the part.
+    """
     # A label reader that does not load is no fault of a figure: it ends the job here, where below
     # every figure would stay whole.
     builtin_network()
     name = names[number]
     unit, first = name.removeprefix(f"{_FIGURES}part-").removesuffix(".parquet").split("-")
     source, folder = Folder(config.figures), Draft(config.out).folder
-    how, propose = config.splitting(), _proposer(config)
+    how, propose = config.splitting(), _proposer(config, known)
     seen: Counter[str] = Counter()
     with open_part(source, name) as parts:
         extra = records.extra_columns(parts.schema_arrow)
@@ -145,10 +156,10 @@ def _detector(config: SplitConfig) -> str:
     return "" if config.detector == NO_DETECTOR else config.detector or str(detection.BUILTIN)
 
 
-def _proposer(config: SplitConfig) -> Propose | None:
+def _proposer(config: SplitConfig, known: str) -> Propose | None:
     """Return the detector of this process, shared by all its tasks."""
     uri = _detector(config)
-    return _loaded(uri, fingerprint(uri)) if uri else None
+    return _loaded(uri, known) if uri else None
 
 
 @functools.cache
@@ -157,7 +168,9 @@ def _loaded(uri: str, known: str) -> Propose:
     # times. Imported here: not every job has a detector.
     from biovl.split.detector.detector import Detector
 
-    return Detector.load(uri).propose
+    propose = Detector.load(uri).propose
+    weight_identity.check_unchanged(uri, known)
+    return propose
 
 
 def _copy(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from biovl.core import config as configs
+from biovl.core.artifacts import fingerprint
+from biovl.core.errors import ArtifactError
 from biovl.images.boxes import Box
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.metrics import Counts, box_counts
@@ -54,4 +56,9 @@ def _within(box: Box, width: int, height: int) -> Box:
 @pytest.mark.parametrize(("setting", "is_used"), [("", True), ("none", False)])
 def test_split_takes_it_unless_told_otherwise(setting: str, is_used: bool) -> None:
     config = SplitConfig(figures="in", out="out", detector=setting)
-    assert (_proposer(config) is not None) == is_used
+    assert (_proposer(config, fingerprint(str(BUILTIN))) is not None) == is_used
+
+
+def test_a_detector_that_was_replaced_since_the_job_began_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="replaced while this job was running"):
+        _proposer(SplitConfig(figures="in", out="out"), "0" * 64)
