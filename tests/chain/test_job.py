@@ -289,6 +289,8 @@ def test_the_time_of_a_step_is_that_of_all_its_attempts(
     chain = read_chain((step,), "all", {"folder": str(tmp_path), "harvest.recipe": "all"})
     with pytest.raises(StepFailed):
         run_chain(chain, (step,), after=lambda at, took: reports.note(chain, at, took))
+    assert json.loads((tmp_path / "story.json").read_text())["remaining"] == ["harvest"]
     run_chain(chain, (step,), after=lambda at, took: reports.note(chain, at, took))
     story = json.loads((tmp_path / "story.json").read_text())
     assert (story["seconds"], story["interrupted"]) == ({"harvest": 7.0}, {})
+    assert story["remaining"] == []

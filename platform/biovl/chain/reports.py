@@ -58,6 +58,7 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
             for step, took in {**before.interrupted, **spent}.items()
             if step not in published
         },
+        remaining=[step for step in chain.settings if step not in published],
         **more,
     )
     folder.write(f"story{suffix}.json", to_json(dataclasses.asdict(notes)))

@@ -166,6 +166,9 @@ def test_what_is_not_published_yet_is_left_out(tmp_path: Path) -> None:
     assert [a["id"] for a in told.tags("section") if "id" in a] == ["journey", "next-steps"]
     assert "From articles to pairs" in told.text
     assert "Nothing is published yet." in render(Story(str(tmp_path), ()))
+    assert "Not published yet" not in told.text
+    begun = dataclasses.replace(only, notes=Notes(remaining=["assemble", "index"]))
+    assert "Not published yet: assemble, index." in Parsed(render(begun)).text
 
 
 def test_warnings_of_all_steps_are_listed_once_and_escaped(story: Story) -> None:

@@ -78,7 +78,10 @@ def _lead(story: Story) -> str:
     names = ", ".join(chapter.step for chapter in story.chapters)
     seconds = [chapter.seconds for chapter in story.chapters if chapter.seconds is not None]
     minutes = f" in {sum(seconds) / 60:,.1f} minutes of work" if seconds else ""
-    return f"{recipe}{names}{minutes}." if names else "Nothing is published yet."
+    if not names:
+        return "Nothing is published yet."
+    remaining = ", ".join(story.notes.remaining)
+    return f"{recipe}{names}{minutes}." + f" Not published yet: {remaining}." * bool(remaining)
 
 
 def _facts(story: Story) -> list[tuple[str, str]]:

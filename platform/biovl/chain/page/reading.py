@@ -1,7 +1,7 @@
 """Input of the page: published folders, and the notes stored next to them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ class Notes:
     """Duration of each step in seconds, over all attempts."""
     interrupted: Mapping[str, float] = field(default_factory=dict)
     """Duration of the attempts of each step that is not published yet, in seconds."""
+    remaining: Sequence[str] = ()
+    """Steps of the chain that are not published yet, in order."""
     searches: tuple[Mapping[str, Any], ...] = ()
     """Searches sent to a service: ``asked`` (description), ``text`` or ``figure_id`` of the query,
     ``matching`` figures, ``took_ms``, and ``results`` with ``figure_id`` and ``score``."""

@@ -15,7 +15,7 @@ def body(story: Story) -> Markup | None:
     if not found:
         return None
     section: Markup = parts.lead(
-        "All steps ended well, but consider this before you rely on the results.",
+        "Consider this before you rely on the results, although the steps are published.",
         parts.warnings(found),
     )
     return section
