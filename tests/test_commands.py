@@ -44,6 +44,20 @@ def test_an_unknown_command_suggests_the_nearest(
     assert "did you mean pretrain?" in capsys.readouterr().err
 
 
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(module: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["biovl", "pretrain", "tiny"])
+    monkeypatch.setattr(program.importlib, "import_module", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_help_of_a_command_is_that_of_its_script(
     script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def run(name: str, arguments: Sequence[str] | None = None) -> None:
-    """Run a command.
+    """Run a command. Ctrl-C ends the process with the status that shells expect.
 
     Args:
         name: Name of the command.
@@ -75,7 +75,12 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     # Usage lines show the first of these.
     sys.argv = [f"biovl {name}", *(sys.argv[1:] if arguments is None else arguments)]
     module, _ = COMMANDS[name]
-    importlib.import_module(module).main()
+    try:
+        importlib.import_module(module).main()
+    except KeyboardInterrupt:
+        # While it was imported, or in a command that has nothing to resume.
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
 
 
 def manual() -> str:

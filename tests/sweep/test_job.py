@@ -145,7 +145,7 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
 
 
 def test_an_interrupted_sweep_is_not_published_and_keeps_its_checkpoints(
-    corpus: Path, tmp_path: Path
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     base = {"epochs": 500, "save.every_steps": 1, "workers.count": 0}
     checkpoints, ended = "trials/*/.draft/checkpoints/*.pt", threading.Event()
@@ -166,6 +166,8 @@ def test_an_interrupted_sweep_is_not_published_and_keeps_its_checkpoints(
         interrupter.join()
     assert not (tmp_path / "manifest.json").exists()
     assert any(tmp_path.glob(checkpoints))
+    # Tune's own way to resume is not the sweep's.
+    assert "Tuner.restore" not in capfd.readouterr().err
 
 
 def test_workers_of_a_trial_that_died_are_released(

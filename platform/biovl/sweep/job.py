@@ -279,6 +279,8 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)
+    # After Ctrl-C it recommends Tuner.restore, which knows nothing of this draft.
+    logging.getLogger("ray.tune.tune").setLevel(logging.ERROR)
     asha = config.asha
     times_by_name = {trial.name: times_of(config, trials[0], trial) for trial in trials}
     scheduler = None
