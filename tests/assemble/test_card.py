@@ -133,6 +133,20 @@ def test_datasets_loads_every_split_of_a_corpus_with_jpeg_beside_png(tmp_path: P
     }
 
 
+def test_shards_are_loaded_by_their_format_with_the_types_of_the_card(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder, cache = tmp_path / "corpus", str(tmp_path / "cache")
+    write_shard(folder / "train/00000.tar", ["jpg", "png", "jpg"])
+    (folder / "README.md").write_text(card([pair("A")]))
+    features = datasets.load_dataset_builder(str(folder), cache_dir=cache).info.features
+    files = {"train": str(folder / "train/*.tar")}
+    loaded = datasets.load_dataset(
+        "webdataset", data_files=files, features=features, cache_dir=cache
+    )["train"]
+    assert loaded["txt"][:] == ["text 0", "text 1", "text 2"]
+    assert [row["doi"] for row in loaded["json"]] == [None, "10.1/1", "10.1/2"]
+
+
 def test_datasets_loads_a_corpus_with_a_single_split(tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     write_shard(folder / "train/00000.tar", ["jpg"])
