@@ -44,7 +44,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
 
 def built(kind: str, plugin: Plugin) -> dict[str, Any]:
-    """Return the validated settings of a plug-in, and of a dataset within them."""
+    """Return the name and validated settings of a plug-in, and of plug-ins nested in them."""
     _, own = plugins.resolve(kind, plugin)
     plain = configs.to_plain(own)
     for item in fields(own):
@@ -55,7 +55,7 @@ def built(kind: str, plugin: Plugin) -> dict[str, Any]:
 
 
 def defaults(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> configs.Defaults:
-    """Return the defaults of the settings that ``settings`` returns."""
+    """Return the default values of the entries of ``settings``, by path."""
     values = configs.defaults(BenchmarkConfig)
     for name in config.tasks:
         values |= _defaults(TASKS, described[name], "tasks", name)
@@ -82,7 +82,13 @@ def _kind(setting: str) -> str:
 def inputs(
     config: BenchmarkConfig, known: Mapping[str, ModelDescription], data: Mapping[str, Any]
 ) -> list[Input]:
-    """Return the models and datasets of a run as inputs of its manifest; ``data`` is by task."""
+    """Return the models, index, figures and datasets of a run as inputs of its manifest.
+
+    Args:
+        config: Settings of the run.
+        known: Models by name.
+        data: Datasets by task.
+    """
     models = [
         Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
         for name, model in known.items()

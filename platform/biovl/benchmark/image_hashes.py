@@ -34,7 +34,10 @@ _AT_ONCE = 256
 
 
 def looks(ids: Sequence[str], files: Sequence[bytes]) -> pa.Table:
-    """Return the hashes of encoded images, ``LOOKS``; nulls for ``b""`` and undecodable files."""
+    """Return the hashes of encoded images, as a table with the schema ``LOOKS``.
+
+    All hashes are null for ``b""``. Undecodable files have a file hash only.
+    """
     rows = []
     for name, data in zip(ids, files, strict=True):
         inspected = inspect(data)
@@ -51,7 +54,7 @@ def looks(ids: Sequence[str], files: Sequence[bytes]) -> pa.Table:
 
 
 def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
-    """Return the hashes of a benchmark's images, ``LOOKS``; reads and decodes all of them."""
+    """Return a table ``LOOKS`` of a benchmark's images; all of them are read and decoded."""
     parts = [LOOKS.empty_table()]
     for start in range(0, len(images), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(images))
@@ -60,7 +63,7 @@ def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
 
 
 def looks_of_figures(uri: str) -> Iterator[pa.Table]:
-    """Yield the hashes in a published ``figures/``, ``LOOKS``, part by part; reads no image.
+    """Yield a table ``LOOKS`` for each part of a published ``figures/``; reads no image.
 
     Raises:
         ArtifactError: If the folder is not a harvest.

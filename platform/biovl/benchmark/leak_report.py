@@ -87,7 +87,10 @@ def leaked_ids(data: Any, leaks: Leaks) -> set[str]:
 def scores_without(
     data: Any, predictions: pa.Table, leaks: Leaks, *, resamples: int, seed: int
 ) -> list[Score]:
-    """Return metrics on what has no near duplicates, if predictions are of images or questions."""
+    """Return the metrics without leaked images or questions, with the suffix ``PART``.
+
+    Empty if no prediction is of a leaked image or question.
+    """
     leaked = leaked_ids(data, leaks)
     if not leaked & set(predictions["id"].to_pylist()):
         return []

@@ -115,8 +115,8 @@ def leaks(
     Args:
         ids: Ids of the benchmark's images, [N].
         near: Near duplicates by any criterion.
-        trained: Returns which corpus images, by id, are of the split train. An image of a benchmark
-            that was made from the corpus does not count as its own duplicate outside of it.
+        trained: Returns those of the given corpus ids that are in the split train. A benchmark
+            image that is itself in another split of the corpus does not count as its own duplicate.
     """
     parts = [
         pa.table(

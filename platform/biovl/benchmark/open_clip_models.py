@@ -46,9 +46,10 @@ def check(name: str, weights: str, untrained: str) -> None:
 
 
 def inputs_of(name: str, weights: str) -> dict[str, Any]:
-    """Return the settings that weights of open_clip need, by the names of ``models.builders``.
+    """Return the settings of pretrained weights of open_clip, as named in ``models.builders``.
 
-    The activation, and mean and standard deviation of the pixels; empty for a file of weights.
+    These are the activation, and mean and standard deviation of the pixels. Empty if ``weights``
+    is a file.
     """
     tag = get_pretrained_cfg(name, weights)
     if not tag:

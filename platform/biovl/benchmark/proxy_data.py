@@ -1,4 +1,4 @@
-"""Private and public pairs of the proxy analysis, its seeds, and the patients of private images."""
+"""Private and public pairs of the proxy analysis, seed images, and patients of private images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -131,9 +131,13 @@ def subset(pairs: Pairs, rows: np.ndarray) -> Pairs:
 
 
 def groups(private: Pairs, column: str) -> tuple[np.ndarray, int]:
-    """Return the number of each image's patient, and how many images have no patient.
+    """Return the group number of each image, and the number of images without a patient.
 
-    Without a patient, or a column of them, each image is a group of its own.
+    Images of a patient are a group. An image without a patient is a group of its own, as is every
+    image if ``column`` is empty.
+
+    Raises:
+        ArtifactError: If the data has no such column.
     """
     if not column:
         return np.arange(len(private.ids)), 0

@@ -1,4 +1,4 @@
-"""Selection of a pool of public images of one modality, from a few examples or words of it.
+"""Selection of a pool of public images of one modality, by example images or text queries.
 
 1. near        the public images that are nearest to any of the seeds are candidates
 2. consistent  candidates whose caption agrees most with the image are kept
@@ -122,7 +122,7 @@ def table(
 
 
 class Indexed:
-    """Embeddings of public images in an index, of which only the rows asked for are in memory."""
+    """Embeddings of public images in an index; only requested rows are read into memory."""
 
     def __init__(self, uri: str, model: ModelDescription, public: Pairs) -> None:
         index = Index.open(uri)

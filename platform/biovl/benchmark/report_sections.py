@@ -1,9 +1,9 @@
 """Sections of radiology reports by their headings: FINDINGS, IMPRESSION and others.
 
 A heading is a known word at the start of a line or sentence, before a colon. Line breaks are not
-needed: reports are often stored without them. ``LUNGS:`` and ``PLEURAL EFFUSION:`` are no headings,
-but parts of a section. If other sections than the known ones are asked for, any words in capitals
-are headings except parts of the body.
+needed: reports are often stored without them. ``LUNGS:`` and ``PLEURAL EFFUSION:`` are not
+headings, but belong to a section. If an unknown section is requested, any words in capitals before
+a colon are a heading, except anatomical structures such as ``LUNGS:``.
 """
 
 import re

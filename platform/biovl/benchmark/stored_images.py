@@ -274,7 +274,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection of images in another order."""
+    """A selection of images by index, in any order."""
 
     images: Images
     """Images that are selected from."""

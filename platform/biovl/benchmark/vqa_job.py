@@ -53,7 +53,7 @@ def train(
         model: A folder in open_clip's layout.
         learning: Settings of the training.
         workers: Number and resources of the workers.
-        place: A folder of this run alone, local or ``s3://``; its draft contains the checkpoints.
+        place: A folder for this run only, local or ``s3://``; its draft contains the checkpoints.
         say: Callback for progress messages.
 
     Raises:

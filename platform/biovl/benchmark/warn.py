@@ -9,9 +9,10 @@ from biovl.benchmark.report import TaskResult
 def warnings_of(results: Sequence[TaskResult]) -> list[str]:
     """Return a warning for each model and task whose scores are not above chance, or all correct.
 
-    A score is above chance if chance is below its 95 % interval (that of the report): so is a score
-    of guessing in 2.5 % of cases. One such score of a task is enough. Tasks whose chance level is
-    unknown (vqa) are left out. Tasks may have warnings of their own.
+    A score is above chance if its 95 % interval in the report is above the chance level; by
+    guessing, that happens in 2.5 % of cases. One such score of a task is enough. Tasks whose chance
+    level is unknown (vqa) are not compared with chance. Warnings that a task itself reports are
+    included.
     """
     return [warning for item in results for warning in _of_task(item)]
 

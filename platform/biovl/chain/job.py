@@ -52,7 +52,7 @@ def run_chain(
 
 
 def run_step(found: Link, stack: contextlib.ExitStack, progress: TextIO) -> Link:
-    """Run a step that is not published yet, and return it published.
+    """Run a step unless it is published, and return it in the state ``published``.
 
     Args:
         found: The step and its state.

@@ -39,7 +39,7 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
     Args:
         chain: The chain.
         links: The published steps.
-        seconds: Durations of the steps that were run now; those that are not published failed.
+        seconds: Durations of the steps that were run now; steps that are not in ``links`` failed.
         more: Other fields of ``Notes``.
     """
     folder = Folder(chain.folder)

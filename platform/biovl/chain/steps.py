@@ -1,4 +1,4 @@
-"""The steps of a chain: the table. Jobs are imported when they run."""
+"""Table of the available steps of a chain. Jobs are imported only when they run."""
 
 from biovl.annotate import config as annotate_config
 from biovl.assemble import config as assemble_config

@@ -13,7 +13,7 @@ FIELDS = ("panel", "global_concepts", "local_concepts")
 
 
 def answer(vote: ReviewVote, field: str) -> Hashable:
-    """Return the answer of a vote to a question as one value, also for several concepts."""
+    """Return the answer of a vote to a question; several concepts are one hashable value."""
     if field == "panel":
         return vote.panel_type, vote.panel_subtype
     return frozenset(getattr(vote, field))

@@ -1,7 +1,7 @@
 """Rows of a table with their embeddings, read in blocks.
 
-A block is a range of rows of fixed length, independent of the parts of the table: blocks decide
-rounding, so the same images give the same clusters however they are stored.
+A block is a range of rows of fixed length, independent of the parts of the table. Rounding depends
+on the blocks, so the same images give the same clusters regardless of how they are stored.
 """
 
 from collections import Counter

@@ -117,7 +117,7 @@ def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
 
     So two of three voters decide, and two of two. Three answers of three voters are a tie until
     one of them votes again, or two more agree with one. A reviewer whose only vote for a cluster is
-    contradictory, as after a change of the taxonomy, is one of its voters and agrees with nobody.
+    contradictory, as after a change of the taxonomy, counts as a voter who agrees with nobody.
 
     Source:
         BIOMEDICA, arXiv 2501.07171, section 14.7: lower case without white space and dashes, then

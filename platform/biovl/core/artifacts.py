@@ -125,7 +125,7 @@ class Folder:
         return sorted(self.versions(folder, suffix))
 
     def versions(self, folder: str, suffix: str = "") -> dict[str, tuple[int, int]]:
-        """Return time of change (ns) and size of the files in a subfolder, by name."""
+        """Return modification time (ns) and size (bytes) of the files in a subfolder, by name."""
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
         with self._told():
             found = self.filesystem.get_file_info(selector)

@@ -81,6 +81,6 @@ def check_findings(findings: Sequence[str], labeller: Labeller) -> None:
 
 
 def positive(states: Mapping[str, State], findings: Sequence[str]) -> list[bool]:
-    """Return for each finding whether a text has it; uncertain and unmentioned ones are not."""
+    """Return whether each finding is positive; uncertain and unmentioned findings are negative."""
     by_name = {class_names.normalize(name): state for name, state in states.items()}
     return [by_name.get(class_names.normalize(name)) == "positive" for name in findings]

@@ -54,7 +54,7 @@ class NamedImages:
         return files[0] if files else None
 
     def warnings(self, get: str) -> list[str]:
-        """Return sentences about images that were not found, or more than once."""
+        """Return warnings about images that were not found, or found more than once."""
         warnings = []
         if self.missing:
             warnings.append(
@@ -79,7 +79,7 @@ def read_json(raw: RawFiles, name: str) -> tuple[Any, list[str]]:
     Byte-order marks, UTF-16 and cp1252 are read.
 
     Raises:
-        SourceError: If it is truncated or no JSON.
+        SourceError: If the file is truncated or not JSON.
     """
     try:
         data = raw.read(name)

@@ -42,7 +42,7 @@ def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest
 
         out/
           train-00000-of-00002.parquet …   id, image and the columns of the data set, by split
-          README.md                        dataset card: licence, source, counts beside the papers'
+          README.md                        dataset card: licence, source, our and the papers' counts
           manifest.json                    the same in machine-readable form
 
     Raises:

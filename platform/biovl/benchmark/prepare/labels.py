@@ -38,6 +38,10 @@ def finding(text: str) -> int | None:
 
 
 def drawn(names: Sequence[str], count: int, seed: int) -> list[str]:
-    """Return a random choice of names, sorted; a name's rank does not depend on the others."""
+    """Return a random sample of ``count`` names, sorted.
+
+    Names are ranked by a hash of seed and name, and the first ``count`` are drawn: the result does
+    not depend on the order of ``names``.
+    """
     ranked = sorted(names, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
     return sorted(ranked[:count])

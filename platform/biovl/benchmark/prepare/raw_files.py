@@ -95,7 +95,7 @@ class RawFiles:
         """Return the content of a file.
 
         Raises:
-            OSError: If it cannot be read, or its archive is damaged here.
+            OSError: If it cannot be read, or its archive is damaged at this member.
         """
         if name in self._paths:
             return self._paths[name].read_bytes()
@@ -189,7 +189,7 @@ class RawFiles:
             keep: Columns to return with ``needed``, to save memory for large tables; None: all.
 
         Raises:
-            SourceError: If the file is no table or lacks a needed column.
+            SourceError: If the file is not a table or lacks a needed column.
         """
         data = self.read(name)
         if data.startswith(b"\x1f\x8b"):

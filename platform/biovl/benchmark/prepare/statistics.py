@@ -1,4 +1,4 @@
-"""Counts of a prepared data set, and what a user should know about them."""
+"""Counts of a prepared data set, and warnings about them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _SHOWN = 5
 def statistics(
     folder: Folder, files: Mapping[str, Mapping[str, Any]], opened: RawSet
 ) -> dict[str, Any]:
-    """Return counts by split: rows by class or finding, patients, ids and patients in two splits.
+    """Return rows by class or finding and patients of each split, and overlaps between splits.
 
     Args:
         folder: The folder of the files.
@@ -66,7 +66,7 @@ def _shared(of_split: Mapping[str, set[str]]) -> dict[str, Any]:
 def warnings_of(
     found: Mapping[str, Any], rows_of: Mapping[str, int], about: SetAbout, opened: RawSet
 ) -> list[str]:
-    """Return sentences about counts that differ from the papers', and about overlapping splits."""
+    """Return warnings about counts unlike the papers', overlapping splits and missing classes."""
     warnings = []
     for paper, expected in about.papers.items():
         differing = [

@@ -7,7 +7,7 @@ model is trained on all of them. The last epoch is evaluated; the split test is 
 selection.
 
 Source:
-    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, by ELEVATER
+    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, as in ELEVATER
     (arXiv:2204.08790), whose full fine-tuning reports the best epoch on test; AdamW, its weight
     decay and learning rates of about 3e-5 are those of WiSE-FT (arXiv:2109.01903).
 """

@@ -7,7 +7,7 @@ with those it extracts from the public captions.
 
 Uncertain and unmentioned findings count as negative. With several neighbours, a finding is
 predicted if at least half have it. Ties between equally near public images are broken at random, so
-a model with constant embeddings scores like a random draw, which ``chance_…`` scores state.
+a model with constant embeddings scores like a random draw, that is, like the ``chance_…`` scores.
 
 Private images have row numbers for names: neither file names nor reports are published.
 
@@ -117,7 +117,7 @@ class Proxy:
         self.config = config
 
     def data(self) -> ProxySources:
-        """Return all pairs, and the seeds.
+        """Return all private and public pairs, and the seed images.
 
         Raises:
             ConfigError: If the labeller does not exist, or does not know one of the findings.
@@ -152,7 +152,7 @@ class Proxy:
         """Return the private pairs and the selected public ones, with their findings.
 
         Raises:
-            ArtifactError: If no seed is readable, or the private data has no column ``patient``.
+            ArtifactError: If no seed is readable, or the private data lacks the patient column.
             ConfigError: If no model can select, or the index was made with another one.
         """
         pool, facts = data.public, dict[str, Any]()

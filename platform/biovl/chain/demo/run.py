@@ -35,10 +35,10 @@ _TEXTS = {
 
 
 def run(folder: Path, articles: int | None, serve: bool, data: str = "synthetic") -> None:
-    """Make or download articles, run the chain on them, search, and print where the page is.
+    """Make or download articles, run all jobs, search, and print the path of the HTML summary.
 
     Args:
-        folder: Working folder; what is published there is not repeated.
+        folder: Working folder; steps that are published there are not repeated.
         articles: Number of synthetic articles to generate; None: those that the folder has, or 48.
         serve: Keep the service running until Ctrl-C.
         data: ``synthetic``: generated articles, and a model trained on them; ``pmc``: articles of

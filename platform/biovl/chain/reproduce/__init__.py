@@ -1,4 +1,4 @@
 """``reproduce``: the tables and figures of the papers, made by the ordinary jobs.
 
-``papers`` reads what they are from ``papers.yaml``, ``graph`` which steps make them.
+``papers`` reads their definitions from ``papers.yaml``; ``graph`` determines the steps they need.
 """

@@ -1,4 +1,4 @@
-"""Our numbers, read from what the steps published."""
+"""Our numbers, read from the published folders of the steps."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _ABSENT = "not in what was published"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A number of a paper, and ours."""
+    """A cell of a table: the paper's number, and ours."""
 
     row: str
     column: str

@@ -58,7 +58,7 @@ class Settings:
     """Changed settings by step or job."""
 
     def of(self, *names: str) -> dict[str, Any]:
-        """Return the changed settings of a step, from the most general name to its own."""
+        """Return the changed settings of a step; settings of later names override earlier ones."""
         return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
 
     def changed(self, papers: Papers) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Estimated hours of the steps of tables, by plan."""
+"""Estimated hours of the steps of tables, computed by the job ``plan``."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _PLANNED = ("harvest", "annotate", "assemble", "pretrain")
 
 
 def costs(graph: Graph, papers: Papers) -> dict[str, Cost]:
-    """Return the estimated cost of each step that plan knows, by step, as published."""
+    """Return the estimated costs by step, of steps that ``plan`` supports; none for ``small``."""
     if graph.is_small:
         return {}
     found = {}
@@ -25,7 +25,7 @@ def costs(graph: Graph, papers: Papers) -> dict[str, Cost]:
 
 
 def cost_of(name: str, papers: Papers, settings: Mapping[str, object] | None = None) -> Cost | None:
-    """Return the estimated cost of a step with its settings; None if plan does not know it."""
+    """Return the estimated cost of a step with its settings; None if ``plan`` lacks the step."""
     entry = papers.steps.get(name)
     if entry is None or not entry.plan or entry.job not in _PLANNED:
         return None

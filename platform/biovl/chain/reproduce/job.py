@@ -1,4 +1,4 @@
-"""Run the steps of tables: each once, and those that do not depend on a failed one go on."""
+"""Run the steps of tables, each once; a failed step stops only the steps that depend on it."""
 
 import contextlib
 import sys
@@ -14,7 +14,7 @@ from biovl.core.errors import BiovlError
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the steps."""
+    """Results of the steps: published, failed, or missing something from the user."""
 
     published: dict[str, Link]
     """Published steps, by name."""
@@ -24,7 +24,7 @@ class Outcome:
     """Reason by step, of those that failed."""
 
     def reason(self, graph: Graph, name: str) -> str:
-        """Return why a step is not published, or the step that it waits for and why."""
+        """Return why a step is not published: because of itself or a step that it depends on."""
         for step in _upstream(graph, name):
             if step in self.failed:
                 return f"{step} failed: {self.failed[step]}"
@@ -38,8 +38,8 @@ def survey(graph: Graph) -> Outcome:
 
     Raises:
         ConfigError: If a setting is not valid.
-        StepFailed: If a folder with other settings is published where a step publishes, or a
-            published one has lost files.
+        StepFailed: If the output folder of a step is already published with other settings, or
+            has lost files.
     """
     published = {}
     for found in graph.links():

@@ -35,7 +35,7 @@ class Variant:
     commas separate several. Empty: the setting has no input."""
 
     def then(self, other: "Variant") -> "Variant":
-        """Return this variant with settings by dotted name, changed by another one."""
+        """Return this variant, overridden by another one; settings are by dotted name."""
         return Variant(
             recipe=other.recipe or self.recipe,
             set={

@@ -140,7 +140,7 @@ def _notes(table: Table, cells: Sequence[Cell]) -> list[str]:
 
 
 def summary(tables: Mapping[str, Sequence[Cell]], graph: Graph, outcome: Outcome) -> dict[str, Any]:
-    """Return the last line of the command."""
+    """Return the data of the command's last line of output, JSON-serialisable."""
     suffix = f"-{graph.chain.name}" if graph.chain.name else ""
     return {
         "out": f"{graph.chain.folder}/results{suffix}",

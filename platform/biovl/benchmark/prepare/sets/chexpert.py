@@ -1,8 +1,8 @@
-"""CheXpert: frontal chest radiographs with 14 findings, and CheXpert-5x200 of them.
+"""CheXpert: frontal chest radiographs with 14 findings, and its subset CheXpert-5x200.
 
 Source:
     Irvin et al. 2019, arXiv:1901.07031; Huang et al. 2021 (GLoRIA), section 4: 200 images of each
-    of five findings, of which each has no other, ``preprocess_chexpert_5x200_data`` of its code.
+    of five findings, without other findings; ``preprocess_chexpert_5x200_data`` of its code.
 """
 
 import functools
@@ -83,7 +83,7 @@ class _Image:
 
     @property
     def label(self) -> str | None:
-        """The only finding of GLoRIA's thirteen, if it is one of the five; uncertain counts."""
+        """The finding if it is positive, one of the five, and no other is positive or uncertain."""
         named = [
             name for name, state in self.states.items() if state in (1, -1) and name != NO_FINDING
         ]

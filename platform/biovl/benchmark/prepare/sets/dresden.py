@@ -1,7 +1,7 @@
 """Dresden Surgical Anatomy Dataset: whether a structure is in view in a laparoscopic frame.
 
-Frames of a structure's own folder show it: their mask is not empty. Frames of other folders do not
-if ``weak_labels.csv`` says so, which states of every frame which structures are visible.
+Frames in the folder of a structure are positive if their mask is not empty. Frames in other folders
+are negative if ``weak_labels.csv``, which lists the visible structures of each frame, says so.
 
 Source:
     Carstens et al. 2023, doi:10.1038/s41597-022-01719-2; the split by surgery is that of Kolbinger

@@ -49,7 +49,7 @@ def _captions(stats: Mapping[str, Any]) -> Markup | None:
 
 
 def coarser(counts: Sequence[int], width: int) -> list[tuple[float, float, int]]:
-    """Return at most 28 wider bins (start, end, count) of a histogram, to the last filled one."""
+    """Merge a histogram into at most 28 bins (start, end, count), up to the last non-empty bin."""
     filled = [number for number, count in enumerate(counts) if count]
     if not filled:
         return []
