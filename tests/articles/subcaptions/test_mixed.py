@@ -182,6 +182,16 @@ from tests.articles.subcaptions.cases import read
             ],
         ),
         (
+            "Photographs of the leaves (a before drying, b after drying (40 °C), c after a year). Bar, 1 cm.",
+            [
+                "Photographs of the leaves",
+                "a: before drying",
+                "b: after drying (40 °C)",
+                "c: after a year.",
+                "Bar, 1 cm.",
+            ],
+        ),
+        (
             "Diffraction patterns of (A) sodium and (B) iron, XPS spectra of (C) sodium and (D) iron.",
             [
                 "",

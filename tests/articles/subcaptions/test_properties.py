@@ -35,7 +35,8 @@ def covers(split: SplitCaption, caption: str) -> bool:
     spans = [span for part in split.parts for span in part.spans]
     return (
         all(before.end == after.start for before, after in pairwise(spans))
-        and split.preamble == caption[: spans[0].start].strip()
+        # Nor is a bracket that opens before the first one.
+        and split.preamble == caption[: spans[0].start].strip().rstrip(" \n([（")
         # Punctuation that closes the last part is of no text.
         and split.trailing == caption[spans[-1].end :].strip().lstrip(") ,;").lstrip()
     )

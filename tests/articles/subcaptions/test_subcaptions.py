@@ -175,7 +175,7 @@ from tests.articles.subcaptions.cases import read
         (
             "T2-weighted MRI (a axial view, b coronal view, c sagittal view) of a tumour.",
             [
-                "T2-weighted MRI (",
+                "T2-weighted MRI",
                 "a: axial view",
                 "b: coronal view",
                 "c: sagittal view) of a tumour.",

@@ -110,7 +110,8 @@ def _assembled(
     trailing = caption[found[last - 1].end :].strip().lstrip(") ,;").lstrip()
     features = qualities(caption, system.markers, ranges, trailing, certainty)
     return SplitCaption(
-        preamble=caption[: found[first].start].strip(),
+        # "Leaves (a fresh, b dry).": the bracket is around the parts.
+        preamble=caption[: found[first].start].strip().rstrip(" \n([（"),
         parts=tuple(parts),
         trailing=trailing,
         system=system.name(),
@@ -157,6 +158,8 @@ def _trimmed(text: str) -> str:
                 shorter.endswith(closing) and shorter.count(closing) > shorter.count(opening)
             ):
                 shorter = shorter[:-1]
+            elif shorter.endswith(f"{closing}.") and not _opens(shorter[:-2], opening, closing):
+                shorter = f"{shorter[:-2]}."
         for word in _WORDS_BEFORE:
             shorter = shorter.removeprefix(f"{word} ")
         for word in _WORDS_BEHIND:
@@ -166,3 +169,13 @@ def _trimmed(text: str) -> str:
             break
         text = shorter
     return text
+
+
+def _opens(text: str, opening: str, closing: str) -> bool:
+    """Return whether a bracket is open at the end of a text."""
+    depth = 0
+    for character in reversed(text):
+        depth += (character == closing) - (character == opening)
+        if depth < 0:
+            return True
+    return False
