@@ -93,6 +93,13 @@ def _is_slow(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_leases() -> None:
+    from tests.leases import do_not_wait
+
+    do_not_wait()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _worker_forks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of Ray, of ours and of the commands that tests run."""
     with ExitStack() as stack:

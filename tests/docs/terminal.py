@@ -17,6 +17,7 @@ from biovl import __main__
 from biovl.runtime.connection import connect_ray
 from tests.docs.checking import job_of
 from tests.docs.pages import words
+from tests.leases import do_not_wait
 
 SMALLER = {
     # Drawing takes a second for each article: others, drawn once for all tests, are put beside it.
@@ -40,6 +41,7 @@ def begin(folder: Path) -> None:
     """Go to a folder and start Ray there."""
     os.chdir(folder)
     os.environ["HF_HOME"] = str(folder / "hub")
+    do_not_wait()
     _open.enter_context(connect_ray())
 
 
