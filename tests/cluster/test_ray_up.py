@@ -47,6 +47,10 @@ class Cluster:
     def wait_for_both(self) -> None:
         """Wait until both machines are there."""
         deadline = time.monotonic() + 600
+        # Each question below starts two programs: it is asked when there may be another answer.
+        while not self.worker.processes("raylet"):
+            assert time.monotonic() < deadline, "no Ray on the second machine"
+            time.sleep(0.5)
         while "2 local.cluster.node" not in (
             said := self.head.run("ray", "exec", str(self.config), "ray status")
         ):
