@@ -1,4 +1,4 @@
-"""``biovl all`` in a checkout that is not installed."""
+"""Run ``biovl all`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl annotate`` in a checkout that is not installed."""
+"""Run ``biovl annotate`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

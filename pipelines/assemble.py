@@ -1,4 +1,4 @@
-"""``biovl assemble`` in a checkout that is not installed."""
+"""Run ``biovl assemble`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

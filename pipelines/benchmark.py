@@ -1,4 +1,4 @@
-"""``biovl benchmark`` in a checkout that is not installed."""
+"""Run ``biovl benchmark`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl cluster`` in a checkout that is not installed."""
+"""Run ``biovl cluster`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl demo`` in a checkout that is not installed."""
+"""Run ``biovl demo`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl enrich`` in a checkout that is not installed."""
+"""Run ``biovl enrich`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

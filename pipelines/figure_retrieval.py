@@ -1,4 +1,4 @@
-"""``biovl figure_retrieval`` in a checkout that is not installed."""
+"""Run ``biovl figure_retrieval`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl finetune`` in a checkout that is not installed."""
+"""Run ``biovl finetune`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl index`` in a checkout that is not installed."""
+"""Run ``biovl index`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl merge`` in a checkout that is not installed."""
+"""Run ``biovl merge`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl plan`` in a checkout that is not installed."""
+"""Run ``biovl plan`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

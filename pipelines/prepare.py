@@ -1,4 +1,4 @@
-"""``biovl prepare`` in a checkout that is not installed."""
+"""Run ``biovl prepare`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl pretrain`` in a checkout that is not installed."""
+"""Run ``biovl pretrain`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

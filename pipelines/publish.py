@@ -1,4 +1,4 @@
-"""``biovl publish`` in a checkout that is not installed."""
+"""Run ``biovl publish`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

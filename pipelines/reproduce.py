@@ -1,4 +1,4 @@
-"""``biovl reproduce`` in a checkout that is not installed."""
+"""Run ``biovl reproduce`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

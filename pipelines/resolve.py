@@ -1,4 +1,4 @@
-"""``biovl resolve`` in a checkout that is not installed."""
+"""Run ``biovl resolve`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -1,4 +1,4 @@
-"""``biovl split`` in a checkout that is not installed."""
+"""Run ``biovl split`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

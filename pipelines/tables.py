@@ -1,4 +1,4 @@
-"""``biovl tables`` in a checkout that is not installed."""
+"""Run ``biovl tables`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

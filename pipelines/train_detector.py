@@ -1,4 +1,4 @@
-"""``biovl train_detector`` in a checkout that is not installed."""
+"""Run ``biovl train_detector`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -162,10 +162,10 @@ class Keys:
         return self._caller_of(_sent(headers))
 
     def check_readable(self) -> None:
-        """Require that the key file can be read, or could be less than a minute ago.
+        """Reject the request if the key file has been unreadable for more than a minute.
 
         Raises:
-            Problem: 503 otherwise; a key may have been revoked since.
+            Problem: 503 in that case, because a key may have been revoked since.
         """
         self._look_again()
         if self._failing_since is not None and self._clock() - self._failing_since > _GRACE_S:

@@ -44,7 +44,7 @@ def run_application(builder: str, about: str | None) -> None:
 def port_in_use(port: int = 8000) -> str | None:
     """Return a message if another process listens on the port of Ray Serve; None if it is free.
 
-    On a running cluster, the port may be that of Ray Serve itself, which is then updated.
+    Not checked on a running Ray cluster: Ray Serve may already use the port for this application.
     """
     from biovl.runtime.connection import running_ray
 

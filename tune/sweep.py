@@ -1,4 +1,4 @@
-"""``biovl sweep`` in a checkout that is not installed."""
+"""Run ``biovl sweep`` from a checkout, without installing the package."""
 
 from biovl.__main__ import run
 

@@ -49,7 +49,7 @@ class _Ending:
         self._is_ending = False
 
     def watch(self) -> None:
-        """Install the signal handlers once Ray has started, which replaces earlier ones."""
+        """Install the signal handlers after Ray has started: Ray replaces earlier handlers."""
         signal.signal(signal.SIGUSR1, self._replace_handlers)
         threading.Thread(target=self._run, name="drain", daemon=True).start()
 

@@ -112,8 +112,8 @@ class Desk:
         """Save a reviewer's vote on a cluster.
 
         Raises:
-            Problem: 404 if the cluster does not exist, 409 if it has changed or has no free slot,
-                422 for names that are not in the taxonomy.
+            Problem: 404 if the cluster does not exist; 409 if it has changed, has no free slot, or
+                the reviewer may not vote on it; 422 for names that are not in the taxonomy.
         """
         cluster = self.cluster(request.cluster_id, request.key)
         vote = self._checked(

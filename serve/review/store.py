@@ -195,7 +195,7 @@ def import_votes(
 ) -> Imported:
     """Import votes; of two votes of a reviewer on a cluster, the later one is kept.
 
-    If their times are equal or missing, the one imported later is kept, as in resolution.
+    If their times are equal or missing, the one imported last is kept, as in the resolve job.
 
     Args:
         connection: Connection in a write transaction.

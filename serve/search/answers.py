@@ -34,7 +34,7 @@ def json_answer(content: Any, headers: Mapping[str, str] | None = None) -> Respo
 
 
 def nine_digits(row_D: np.ndarray) -> list[float]:
-    """Return float32 values rounded to nine digits, which halves their size in JSON.
+    """Return float32 values rounded to nine significant digits, which halves their size in JSON.
 
     Nine digits identify every float32 (IEEE 754: 1 + ceil(24 log10(2))).
     """

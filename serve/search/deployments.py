@@ -192,7 +192,7 @@ class SearchDeployment:
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
-        """Return the index of a model version, reasons why it is not ready, and warnings."""
+        """Return the description of a model version's index, reasons if not ready, and warnings."""
         index = self._of(version).index
         warnings = await self._searcher.warnings(index)
         return about_index(index), await self._holder.reasons(), warnings

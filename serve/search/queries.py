@@ -148,7 +148,7 @@ def one_version(*embedded: EmbeddedVectors | None) -> str | None:
 async def find(
     context: Context, exchange: Exchange, parts: QueryParts, query: Query
 ) -> QueryResult:
-    """Embed the parts ``parts`` and search with them; the vectors replace those of ``query``.
+    """Embed ``parts`` and search the index with them, instead of the parts of ``query``.
 
     Raises:
         Problem: A problem of the engine; 409 if the model is replaced repeatedly.

@@ -1,6 +1,6 @@
 """A release: a published model with its index, located and loaded.
 
-``holder`` replaces one by another, when ``http/coordinator`` says so.
+``holder`` switches to another release when the coordinator (``http/coordinator``) requests it.
 """
 
 from collections.abc import Mapping

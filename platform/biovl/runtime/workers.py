@@ -48,8 +48,8 @@ class Workers:
     def broadcast(self, read: Callable[[], Any], device: torch.device) -> Any:
         """Return the result of ``read``, which only worker 0 calls, on all workers.
 
-        A tensor at a time is sent to ``device``, so that besides the result, memory is needed for
-        none. Scalar tensors stay on the host, where optimizers count their steps.
+        Tensors are broadcast one at a time, so that ``device`` needs memory for the result only.
+        Scalar tensors stay on the host, where optimizers count their steps.
 
         Args:
             read: Returns dictionaries, lists and tuples of tensors and other values.

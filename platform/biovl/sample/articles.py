@@ -40,7 +40,7 @@ def _title(topic: Topic, language: str) -> str:
 
 
 def pmid(serial: int) -> int:
-    """Return a PMID far above those that PubMed has assigned, with no more digits."""
+    """Return a synthetic PMID: eight digits, far above those that PubMed has assigned."""
     return 99_000_000 + serial % 1_000_000
 
 

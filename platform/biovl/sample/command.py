@@ -11,7 +11,7 @@ from biovl.sample import make_damaged_packages, make_packages
 
 
 def main() -> None:
-    """Generate packages, healthy and damaged ones."""
+    """Generate valid and damaged packages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="a folder that does not exist yet, or is empty")
     parser.add_argument("--articles", type=int, default=24)

@@ -6,7 +6,7 @@ from biovl.sample.prose import Manuscript, PlacedFigure, xref
 
 
 def figures_xml(m: Manuscript, figures: Iterable[PlacedFigure]) -> list[str]:
-    """Return the XML of each figure; empty for a figure that is nested in another one."""
+    """Return the XML of each figure; empty if the XML of the previous figure contains it."""
     figures = list(figures)
     written = []
     for i, figure in enumerate(figures):

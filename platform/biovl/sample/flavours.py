@@ -56,7 +56,7 @@ class Slot:
 class Flavour:
     """Conventions of one publisher.
 
-    In format strings, ``{}`` is the figure's number; ``stem`` has the article's number before it.
+    In format strings, ``{}`` is the figure's number; in ``stem`` the first ``{}`` is the article's.
     """
 
     name: str

@@ -75,7 +75,7 @@ def histology(topic: Topic, rng: Rng) -> PanelContent:
 
 
 def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
-    """Return a crop of the bundled image of DAB-stained colon, its brown stain varied."""
+    """Crop the bundled image of DAB-stained colon, with a weak, moderate or strong stain."""
     strength, words, words_es = pick(
         rng, ((0.25, "weak", "débil"), (1.0, "moderate", "moderada"), (1.9, "strong", "intensa"))
     )
@@ -94,7 +94,7 @@ def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
 
 
 def fluorescence(topic: Topic, rng: Rng) -> PanelContent:
-    """Draw nuclei and one labelled protein, nuclear, filamentous or in spots."""
+    """Draw nuclei and one labelled protein outside them: filaments, spots or diffuse signal."""
     name, name_es, tint = pick(
         rng,
         (
@@ -134,7 +134,7 @@ def fluorescence(topic: Topic, rng: Rng) -> PanelContent:
 
 
 def phase_image(topic: Topic, rng: Rng) -> PanelContent:
-    """Show the bundled quantitative phase image, in grey or pseudo-colour."""
+    """Crop the bundled quantitative phase image, in grey or pseudo-colour."""
     cell = _bundled("cell")
     angle = float(rng.integers(360))
     turned = transform.rotate(cell, angle, mode="reflect", preserve_range=True)  # type: ignore[no-untyped-call]

@@ -40,9 +40,9 @@ def make_packages(folder: Path, *, articles: int = 24, seed: int = 0) -> list[Pa
           PMC9990000001/            XML, images, PDF
           PMC9990000002.tar.gz      the same in an archive: every second article
 
-    The six publishers of ``flavours.FLAVOURS`` alternate. Equal seeds give equal bytes, and a
-    smaller number of articles gives the first ones of a larger number. The fourth article repeats a
-    figure of the first (the same bytes), the sixth one of the second (re-encoded).
+    The six publishers of ``flavours.FLAVOURS`` alternate. Equal seeds give equal bytes; fewer
+    articles are the first ones of a larger sample. The fourth article repeats a figure of the first
+    (the same bytes), the sixth one of the second (re-encoded).
     """
     earlier: list[PackageFiles] = []
     paths = []
@@ -213,7 +213,7 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def write_archive(path: Path, top: str, files: dict[str, bytes]) -> Path:
-    """Write files as a .tar.gz with one folder on top, without times or owners; return its path."""
+    """Write a .tar.gz with one top-level folder, without times or owners; return its path."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, data in files.items():

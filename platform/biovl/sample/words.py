@@ -148,6 +148,6 @@ def upper_first(text: str) -> str:
 
 @cache
 def font(size_px: int) -> ImageFont.FreeTypeFont:
-    """Return the typeface of labels, shipped with matplotlib; Pillow's own has no Greek letters."""
+    """Return matplotlib's DejaVu Sans at a size; Pillow's default font has no Greek letters."""
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return ImageFont.truetype(str(folder / "DejaVuSans.ttf"), size_px)

@@ -1,6 +1,6 @@
-"""The probability that a figure is split right: that of its caption, times that of its panels.
+"""Confidence of a split: the probability of the caption's split, times that of the panels.
 
-Labels and panels are read independently of each other, so their agreement is evidence.
+Labels and panels are detected independently of each other, so their agreement is evidence.
 """
 
 import functools
@@ -30,7 +30,7 @@ def probability(caption: SplitCaption, matched: Matched) -> float:
 
 
 def evidence(caption: SplitCaption, matched: Matched) -> dict[str, float]:
-    """Return the evidence that boxes and labels are right, by its name in ``EVIDENCE``."""
+    """Return the inputs of the logistic regression, by their names in ``EVIDENCE``."""
     count = len(matched.panels)
     values = (
         sum(_log_odds(one.panel.confidence) for one in matched.panels) / count,

@@ -74,7 +74,7 @@ class SplitConfig:
 
 
 def default() -> SplitConfig:
-    """Compound figures into panels where labels, boxes and caption agree (needs figures, out)."""
+    """Panels of compound figures whose labels, boxes and caption agree (needs figures, out)."""
     return SplitConfig(figures=REQUIRED, out=REQUIRED)
 
 

@@ -1,4 +1,4 @@
-"""Train ``detector/`` on synthetic figures: one training process, on a GPU if any; all CPUs draw.
+"""Train ``detector/`` in one process, on synthetic figures that Ray tasks draw on free CPUs.
 
 Reads no input folder. An interrupted job resumes from the checkpoints in its draft.
 """
@@ -29,13 +29,13 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
 
         out/
           model.onnx          the network, for ONNX Runtime
-          config.json         the side of its input, and the threshold of scores
+          config.json         side of its input, score threshold, factor on scores
           metrics.json        F1 and mAP on held-out figures, overall and by stratum
           README.md           the card
           manifest.json       settings, scores, and the SHA-256 of model.onnx
 
     Raises:
-        ConfigError: If the GPU does not exist.
+        ConfigError: If ``workers.gpus`` exceeds this machine's GPUs, or PyTorch cannot use them.
         ArtifactError: If ``out`` holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """

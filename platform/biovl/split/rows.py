@@ -107,7 +107,7 @@ def split(
 
 @dataclass(frozen=True)
 class Matching:
-    """Caption, citing sentences and panels of a figure, and how far they agree."""
+    """Split caption, citing sentences and matching panels of a figure."""
 
     caption: SplitCaption
     cited: Sequence[Citance]
@@ -123,7 +123,7 @@ class Matching:
 def match_figure(
     figure: Figure, propose: Propose | None
 ) -> Matching | tuple[str, str | None, float]:
-    """Return panels that match their caption, or why there are none, a detail, the confidence."""
+    """Return panels that match the caption, or (reason, detail, confidence) if there are none."""
     if figure.image is None or figure.defect is not None:
         return UNUSABLE, figure.defect, 1.0
     cited = citances(figure.mentions, figure.figure_label)

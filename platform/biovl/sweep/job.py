@@ -78,19 +78,19 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           trials.parquet  trials.csv   a row per trial: settings, status, scores, time
           curves.parquet               a row per trial and validated epoch
           best.yaml                    the best settings, a recipe for pretrain
-          plots/                       scores against context and batch, curves, tokens cut off
+          plots/                       scores against context and batch, curves, wasted tokens
           trials/00-…/                 the model of each trial, as pretrain publishes it
           manifest.json                configurations and results of all trials
 
-    A trial that fails by its settings, such as a loss that diverges, is a row with the reason.
+    A trial that fails because of its settings, such as a diverging loss, is a row with the reason.
 
     Raises:
         ConfigError: If a trial is not a valid run of pretrain on this corpus.
         ArtifactError: If ``corpus`` is not a corpus, or ``out`` holds another artifact, such as a
             sweep whose corpora or initial weights have changed, or is being written by another
             process.
-        TrainingError: If every trial failed, or one for another reason than its settings; the same
-            command tries them again.
+        TrainingError: If all trials failed, or one for a reason that may not recur, such as a lost
+            node; the same command retries them.
     """
     trials = trials_of(config)
     inputs = [

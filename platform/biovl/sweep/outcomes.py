@@ -40,7 +40,7 @@ class TrialOutcome:
 
     @property
     def final(self) -> Mapping[str, Any]:
-        """Scores that are compared; empty if there are none."""
+        """Scores of ``epoch``, by which trials are compared; empty if there are none."""
         return {} if self.epoch is None else self.scores[self.epoch]
 
     @property

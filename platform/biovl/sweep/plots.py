@@ -108,7 +108,7 @@ def settings(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
-    """Plot the mean R@1 of both directions by epoch, a line per trial; crosses are unfinished."""
+    """Plot mean R@1 of both directions by epoch, a line per trial; crosses mark unfinished ones."""
     figure = plot_figure(10, 4.6)
     axes = figure.subplots()
     axes.set_title("R@1 on val by trial, mean of both directions")
@@ -154,7 +154,7 @@ def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
-    """Plot the share of tokens that each context cuts off, and the share of it that is padding."""
+    """Plot the shares of truncated tokens and of padding at each context length."""
     figure = plot_figure(10, 3.6)
     axes = figure.subplots()
     axes.set_title("Tokens wasted, by context length")
@@ -178,10 +178,10 @@ def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def by_waste(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, Trial]]:
-    """Return a trial for each context length and share of wasted tokens, with its plot label.
+    """Return one trial, with its plot label, for each context length and its wasted shares.
 
-    Shares differ at one context length if tokenizers, texts or corpora do; labels then have the
-    trials' settings.
+    The shares at one context length differ between tokenizers, texts and corpora; labels then
+    include the trials' settings.
     """
     measured: dict[tuple[int, float, float], Trial] = {}
     for trial in (outcome.trial for outcome in outcomes):

@@ -119,7 +119,7 @@ def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
 
 
 def pool_sizes(outcomes: Sequence[TrialOutcome]) -> list[int]:
-    """Return the distinct numbers of val pairs among which trials retrieved, in ascending order."""
+    """Return the distinct sizes of the trials' retrieval pools, in val pairs, ascending."""
     return sorted({int(outcome.final["pairs"]) for outcome in outcomes if outcome.final})
 
 

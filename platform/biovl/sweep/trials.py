@@ -91,10 +91,9 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     """Return the trials of a sweep, in the order of its table.
 
     Raises:
-        ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
-            has too few val pairs, by which trials are compared, or trials are stopped early by
-            their scores on different pairs, or among different numbers of them, or they continue
-            the last checkpoint of a run that is not published.
+        ConfigError: If a trial is not a valid run of pretrain on its corpus (with its name); a
+            corpus has fewer than two val pairs; ``asha`` would compare recalls on different val
+            corpora or pool sizes; or a trial continues the last checkpoint of an unpublished run.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known(is_begun=recorded_inputs(config.out) is not None)
@@ -133,11 +132,10 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
 
 def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
-    """Check that every trial has scores at each rung, before it has the compute of the next one.
+    """Check that trials of equal compute are validated often enough for early stopping.
 
     Raises:
-        ConfigError: If trials of equal compute are stopped early, and one is validated too rarely
-            for the first rung.
+        ConfigError: If a trial's first validation comes after the compute of the first rung.
     """
     if config.asha.reduction == 1 or config.equal != "compute":
         return
@@ -154,10 +152,10 @@ def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
 
 
 def times_of(config: SweepConfig, first: Trial, trial: Trial) -> list[float]:
-    """Return by how much a trial is done at the end of each epoch, for its comparison at rungs.
+    """Return the progress of a trial at the end of each epoch, in the unit of ASHA's rungs.
 
-    Trials of equal epochs are compared at equal epochs; those of equal compute at equal compute, in
-    epochs of the first trial.
+    With ``equal=epochs`` it is the number of epochs; with ``equal=compute`` the FLOPs of the run
+    itself, in epochs of the first trial.
     """
     epochs = range(1, trial.config.epochs + 1)
     if config.equal == "epochs":
@@ -203,7 +201,7 @@ def defaults_of(trials: list[Trial]) -> configs.Defaults:
 
 
 def waste(lengths_N: np.ndarray, context: int) -> tuple[float, float]:
-    """Return the shares of tokens that a context cuts off, and of the context that is padding.
+    """Return the share of caption tokens that are truncated, and of the context that is padding.
 
     Args:
         lengths_N: Tokens of each caption, start and end included. Shape [N], N >= 1.

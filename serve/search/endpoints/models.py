@@ -25,7 +25,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """List of the served models; always one."""
+    """List of the served models: one, or none if no model is loaded."""
 
     object: Literal["list"] = "list"
     data: list[Model]

@@ -1,4 +1,4 @@
-"""Captions and citing sentences of synthetic figures, with their correct split by construction."""
+"""Captions and citing sentences of synthetic figures, with their true split by panel label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _CITING = (
 
 @dataclass(frozen=True)
 class SyntheticCitance:
-    """A sentence that cites the figure, and the panels it cites; none: the whole figure."""
+    """A sentence that cites the figure, and the panel labels in it; empty: the whole figure."""
 
     text: str
     labels: tuple[str, ...]

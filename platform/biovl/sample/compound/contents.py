@@ -135,7 +135,7 @@ class _Axes:
     def text(
         self, at: tuple[float, float], words: str, *, anchor: str = "mm", size: int = 0
     ) -> None:
-        """Write a text if there is space for it."""
+        """Draw a text at a position; ``size`` 0 is the text size of the page."""
         face = font(self.path, size or self.size)
         self.draw.text(at, words, fill="black", font=face, anchor=anchor)
 
@@ -176,7 +176,7 @@ def _names(rng: Rng, number: int) -> list[str]:
 
 
 def bars(rng: Rng, width: int, height: int) -> Content:
-    """Return a bar chart with error bars and, above the bars, letters for significance groups."""
+    """Return a bar chart with error bars and letters or asterisks of significance above them."""
     topic = pick(rng, TOPICS)
     axes = _Axes(rng, width, height, "Groups", f"{topic.marker} (pg/ml)")
     groups = int(rng.integers(2, 8))
@@ -268,7 +268,7 @@ def diagram(rng: Rng, width: int, height: int) -> Content:
 
 
 def cropped(image: np.ndarray, rng: Rng, width: int, height: int) -> np.ndarray:
-    """Return a crop of an image that fills a size without distortion."""
+    """Return a random crop of an image, resized to ``width`` x ``height`` without distortion."""
     tall, wide = image.shape[:2]
     fit = min(wide / width, tall / height) * float(rng.uniform(0.7, 1))
     w, h = max(int(width * fit), 2), max(int(height * fit), 2)

@@ -78,9 +78,9 @@ def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng
 
 
 def legible(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Style:
-    """Return a style in which a label is legible on a plot, not mixed with its axes or text.
+    """Return a style that keeps a label legible where it would overlap axes or text of a plot.
 
-    It is the given style, or the label moves to another corner or gets a white background.
+    It is the given style, the same in another corner, or with a white background.
     """
     if style.paper != "none" or style.place[1] in ("above", "below"):
         return style

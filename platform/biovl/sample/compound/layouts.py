@@ -1,8 +1,9 @@
 """Layouts of synthetic figures: rows and columns with the frequencies of published figures.
 
-The numbers were counted in the 5,843 compound figures among the 9,642 of the training part of Zou,
-Antani and Thoma's panel annotations (open-access figures of PMC, boxes drawn by hand), as published
-in github.com/GaetanLepage/compound-figure-separator. Only the counts are included, no annotations.
+The numbers were counted in the training set of the panel annotations of Zou, Antani and Thoma
+(open-access figures of PMC, boxes drawn by hand; 5,843 of its 9,642 figures are compound), as
+published in github.com/GaetanLepage/compound-figure-separator. Only the counts are included, no
+annotations.
 """
 
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ class PageLayout:
 
 
 def drawn_from(rng: Rng, quantiles: Sequence[float]) -> float:
-    """Return a random number from the distribution with some equidistant quantiles."""
+    """Return a random number from the distribution with the given equidistant quantiles."""
     return float(np.interp(rng.uniform(), _QUANTILES, quantiles))
 
 
@@ -84,7 +85,9 @@ def make_layout(
     margin_px: int = 0,
     aspect: float | None = None,
 ) -> PageLayout:
-    """Return a layout of panels in rows. A sixth is transposed, so that panels span rows.
+    """Return a layout of panels in rows.
+
+    One in six layouts with rows of different lengths is transposed, so that panels span rows.
 
     Args:
         rng: Selects the parameters that are None.

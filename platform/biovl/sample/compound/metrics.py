@@ -54,9 +54,9 @@ class Counts:
 def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
     """Return the score of one figure in the figure separation task of ImageCLEF.
 
-    Each true panel takes the candidate that shares most of its own area with it, if that is at
-    least two thirds; a candidate counts once. The matches are divided by the larger number of
-    boxes. The task's score is the mean over its figures.
+    Each true panel matches the unmatched predicted box with the largest share of its own area
+    inside the panel, if that is at least two thirds. The score is the number of matches divided by
+    the larger number of boxes, predicted or true. The task's score is the mean over its figures.
 
     Source:
         García Seco de Herrera et al., ImageCLEF 2013 and 2016, as its official scorer computes it.

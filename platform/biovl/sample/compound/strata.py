@@ -74,7 +74,7 @@ _PARTS = ((1, 1), (1, 1), (1, 1), (1, 3), (2, 4), (2, 6))
 
 
 def varied(rng: Rng) -> Stratum:
-    """Return random settings."""
+    """Return a stratum with random settings, for training."""
 
     def one_of(*values: Any) -> Any:
         return values[int(rng.integers(len(values)))]

@@ -1,4 +1,4 @@
-"""From the maps of the network to the boxes of a figure, in NumPy."""
+"""Decode the network's output maps to the boxes of a figure, in NumPy."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,8 +30,8 @@ class Maps(NamedTuple):
 def decode_boxes(maps: Maps, least: float) -> list[tuple[float, Sequence[float]]]:
     """Return score and corners of the boxes in a figure, by decreasing score.
 
-    Of boxes that overlap, the one with the highest score is kept; its sides are a mean over those
-    that nearly equal it, weighted by their scores.
+    Non-maximum suppression: of overlapping boxes, the one with the highest score is kept. Its sides
+    are the score-weighted mean over boxes that nearly coincide with it (box voting).
     """
     score_M = maps.score_HW.ravel()
     kept_M = np.flatnonzero(score_M >= max(least, LEAST))

@@ -1,7 +1,7 @@
 """A trained detector: figures in, boxes out. It runs in ONNX Runtime, without PyTorch.
 
 detector/
-  config.json         side of the input in pixels, and score threshold
+  config.json         side of the input in pixels, score threshold, factor on scores
   model.onnx          the network, from pixels to boxes; weights in half precision
 """
 

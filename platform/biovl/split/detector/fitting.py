@@ -66,7 +66,7 @@ def square(pixels: np.ndarray, size_px: int) -> Square:
 
 
 def view(figure: Fitted, size_px: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return a figure with random rotation, scale, position and colour, and its panels.
+    """Return a figure, randomly flipped, transposed, scaled, moved and recoloured, and its panels.
 
     Returns:
         Pixels [size, size, 3], uint8, and boxes [N, 4], float32.

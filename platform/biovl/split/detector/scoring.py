@@ -18,7 +18,7 @@ _Found = list[tuple[list[Scored], list[Box]]]
 
 
 def score(detector: Detector, figures: Sequence[Fitted], strata: Sequence[str]) -> dict[str, Any]:
-    """Return the best threshold, and F1 and average precision at it, overall and by stratum.
+    """Return the threshold of highest F1, F1 at it and average precision, overall and by stratum.
 
     The threshold is chosen on the same figures: on others F1 is a little lower.
 

@@ -100,9 +100,9 @@ def _of_one(boxes_N4: Tensor, cells: int) -> tuple[Tensor, Tensor, Tensor, Tenso
 def loss_of(output: Output, targets: Targets) -> Tensor:
     """Return the loss: scores, boxes, edges, and whether the figure is compound.
 
-    The score of a central cell is the overlap of its box with the panel. Boxes have a generalised
-    IoU loss and the distance of each side relative to the panel; a mean over panels, so figures
-    with many panels weigh more. Computed in float32.
+    The target score of a central cell is the IoU of its box with the panel. The box loss is the
+    generalised IoU loss plus the distances of the sides relative to the panel's size. Both are
+    means over all panels, so figures with many panels weigh more. Computed in float32.
 
     Source:
         Li et al. 2020, arXiv:2006.04388, equation 2; Rezatofighi et al. 2019, arXiv:1902.09630.
