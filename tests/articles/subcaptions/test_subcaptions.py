@@ -264,6 +264,11 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "C, cortex; X, xylem.",
                 "Labels: C, cortex; X, xylem.",
                 "Hematoxylin and eosin stain; original magnification, ×200.",
+                "Levels of significant difference are indicated by stars.",
+                "“*” denotes a difference from the control.",
+                "Chromosomes were counterstained with DAPI (blue).",
+                "The data underlying this figure are in S1 Data.",
+                "The left column in each graph is the control.",
             )
         ),
         (

@@ -68,8 +68,8 @@ TRAILING = re.compile(
     r"(?:all\s)?(?:the\s)?(?:(?:single|double)\sand\s(?:single|double)\s)?asterisks\b|"
     r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|notes?:|n\.?b\.?[:,]?\s|key|source|credit|"
     r"adapted|reproduced|reprinted|modified|image\scredit|photo|doi|https?:|(?:see\s)?also(?:\ssee)?\b|"
-    r"(?:numerical|raw)\sdata|(?:(?-i:[a-f])\s?)?p\s?[<=>≤]|"
-    r"n\s?=|n\.s\.|ns[,:=\s]|[*∗⁎＊]|#|†|‡|§|sem\b|sd\b|means?\s?±|mean\svalues|two-tailed|one-way|two-way|"
+    r"(?:numerical|raw)\sdata|chromosomes\swere\s(?:counter-?)?stained|(?:(?-i:[a-f])\s?)?p\s?[<=>≤]|"
+    r"n\s?=|n\.s\.|ns[,:=\s]|[“\"'‘]?[*∗⁎＊]|#|†|‡|§|levels?\sof\ssignifican|sem\b|sd\b|means?\s?±|mean\svalues|two-tailed|one-way|two-way|"
     r"student|images\s(?:and\svideos?\s)?(?:are\s|were\s)?(?:reproduced|reprinted|adapted|"
     r"courtesy)\b|(?:appendix\s\d{1,2}—)?figure\s\d{1,2}(?:—figure\ssupplement\s\d{1,2})?—source\s"
     r"(?:data|code)\b|"
@@ -93,8 +93,8 @@ def _is_within(before: str) -> bool:
 
 # Anywhere in a sentence: it is about the whole figure.
 OVERALL = re.compile(
-    r"\b(?:in|of|for)\s(?:both|this|the\swhole|the\sentire|all(?:\sthe)?)\s"
-    r"(?:figures?|(?:sub-?)?panels|images|graphs|plots)\b"
+    r"\b(?:in|of|for|underlying)\s(?:both|each|every|this|the\swhole|the\sentire|all(?:\sthe)?)\s"
+    r"(?:figures?|(?:sub-?)?panels?|images?|graphs?|plots?)\b"
 )
 
 
