@@ -334,9 +334,9 @@ def fingerprint(uri: str) -> str:
 
 
 def recorded_inputs(uri: str) -> dict[str, str] | None:
-    """Return the fingerprints of what the job of a folder reads, by name and URI: ``corpus DIR``.
+    """Return the fingerprints of the inputs of a folder's job, by name and URI: ``corpus DIR``.
 
-    None if nothing was begun or published there.
+    None if no job has started or published there.
     """
     manifest, begun = find_manifest(uri), Draft(uri).read_note("begun")
     if manifest is not None:
@@ -366,8 +366,8 @@ class Draft:
     ) -> "Draft":
         """Return a new draft, or resume the one that an interrupted run of the job left behind.
 
-        Its version of biovl may be an earlier one. A draft without any finished work is
-        replaced if the configuration changed.
+        The interrupted run may have used an earlier version of biovl. A draft without any finished
+        work is replaced if the configuration changed.
 
         Args:
             uri: The folder to publish.
@@ -498,7 +498,7 @@ class Draft:
 
 
 def check_files(folder: Folder, manifest: Manifest, advice: str) -> None:
-    """Check that the files that a manifest lists are there in their sizes; reads none of them.
+    """Check that the files in a manifest exist with the listed sizes, without reading them.
 
     Args:
         folder: The folder of the manifest.
@@ -564,7 +564,7 @@ def find_published(
 
 
 def refuse_overlap(out: str, inputs: Mapping[str, str], *, may_lie_within: bool = False) -> None:
-    """Reject an output folder inside an input: the next job would read the output as input.
+    """Reject an output folder that overlaps an input: a later job would read output as input.
 
     Args:
         out: The folder to publish.
@@ -597,7 +597,7 @@ def _identity(
 
 
 def unpublished(uri: str, *kinds: str) -> ArtifactError:
-    """Return the error about a folder without a manifest, with what is there instead.
+    """Return the error for a folder without a manifest; its message states the likely reason.
 
     Args:
         uri: The folder.

@@ -17,18 +17,18 @@ _RECALL = re.compile(r"(image_to_text|text_to_image)_recall_at_(\d+)")
 
 
 def half_width(count: int) -> float:
-    """Return half of the widest 95 % interval of a share of ``count`` examples, at a share of 0.5.
+    """Return the half-width of the 95 % confidence interval of a fraction of ``count`` examples.
 
-    This is the normal approximation, 1.96 standard errors.
+    For a fraction of 0.5, where it is widest; normal approximation, 1.96 standard errors.
     """
     return 0.98 / math.sqrt(count)
 
 
 def exceeds_chance(hits: int, count: int, chance: float) -> bool:
-    """Return whether so many hits are rarer than ``LEVEL`` if each is one with probability chance.
+    """Return whether the number of hits is significantly above chance, at level ``LEVEL``.
 
-    This is the exact binomial test. If few items are the nearest of most queries, hits vary less
-    than binomially, so that the test is rather too strict than too lax.
+    This is the one-sided exact binomial test. If few items are the nearest of most queries, hits
+    vary less than binomially, so that the test is conservative.
 
     Args:
         hits: Successes, 0..count.
@@ -50,11 +50,14 @@ def exceeds_chance(hits: int, count: int, chance: float) -> bool:
 
 
 def retrieval_warning(scores: Mapping[str, float], pool: str) -> str | None:
-    """Return a warning if a model retrieves no better than chance; None if it does, or is unknown.
+    """Return a warning if a model retrieves no better than chance, else None.
+
+    Also None with fewer than ``LEAST_PAIRS`` pairs, or if chance recall is 1 at every k.
 
     Args:
-        scores: ``text_to_image_recall_at_1`` … or both directions, ``chance_recall_at_1`` …, and
-            ``pairs``, as returned by ``benchmark.retrieval.evaluate_retrieval``.
+        scores: Recalls of one or both directions, such as ``text_to_image_recall_at_1``, with
+            ``chance_recall_at_1`` …, and ``pairs``, as returned by
+            ``benchmark.retrieval.evaluate_retrieval``.
         pool: The pairs, for the message, such as ``of val``.
     """
     pairs = int(scores["pairs"])

@@ -71,7 +71,7 @@ def plot_figure(width_in: float, height_in: float) -> Figure:
 
 
 def png(drawn: Figure) -> bytes:
-    """Return a figure as PNG bytes without times or versions."""
+    """Return a figure as PNG bytes, without timestamps or software versions."""
     stream = io.BytesIO()
     drawn.savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()

@@ -257,7 +257,7 @@ def from_command_line(
 ) -> tuple[Config, set[str]]:
     """Parse a configuration from a command line: ``RECIPE --set name=value …``.
 
-    If it is invalid, ends the process with status 2 and the reason on standard error.
+    If it is invalid, the process exits with status 2 and the reason on standard error.
 
     Args:
         cls: The configuration class.
@@ -265,7 +265,7 @@ def from_command_line(
             recipe needs no name.
         about: Description of the script.
         flags: Options without a value, such as ``dry-run``, and their descriptions.
-        arguments: None uses those of the process.
+        arguments: Command-line arguments; None: those of the process, ``sys.argv[1:]``.
 
     Returns:
         The configuration, and the flags that were set.
@@ -513,10 +513,10 @@ def flat(
     """Return values by dotted names, the inverse of ``nested``.
 
     Args:
-        values: Values, which may be mappings of others.
+        values: Values, which may be nested mappings.
         prefix: Prefix of all names.
-        keep_empty: Keep empty mappings: as a setting, one replaces a non-empty mapping. By default
-            they are dropped: in results, an empty mapping is the same as a missing one.
+        keep_empty: Whether to keep empty mappings: as a setting, an empty mapping replaces a
+            non-empty one. By default they are dropped: in results, empty is the same as missing.
     """
     result: dict[str, Any] = {}
     for name, value in values.items():

@@ -40,12 +40,12 @@ class TrainingError(BiovlError):
 class TrainingStopped(TrainingError):
     """Training failed too often, but did not diverge; the same command resumes it.
 
-    The reason may be outside, such as a lost node, or in the settings, such as too much memory.
+    The cause may be external, such as a lost node, or a setting that needs too much memory.
     """
 
 
 class RestartNeeded(BiovlError):
-    """The workers of a run must restart; the draft records what they then do differently."""
+    """The training workers must restart; the draft records why, such as a rollback."""
 
 
 class StorageError(BiovlError):
@@ -53,4 +53,4 @@ class StorageError(BiovlError):
 
 
 class RayError(BiovlError):
-    """Ray does not start, cannot be reached, or loses workers again and again. Jobs resume."""
+    """Ray does not start, cannot be reached, or loses workers repeatedly. Jobs can be resumed."""

@@ -70,7 +70,7 @@ _OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
 
 
 def storage_problem(error: OSError, where: str) -> StorageError | None:
-    """Return the error of a disk or bucket, or None if the error concerns a single file.
+    """Return a StorageError for an error of a disk or bucket; None if it concerns a single file.
 
     Args:
         error: Error of a local file system, or of Arrow's S3 file system, which retries for six
@@ -78,7 +78,7 @@ def storage_problem(error: OSError, where: str) -> StorageError | None:
         where: The location that was accessed, without credentials.
 
     Source:
-        The texts were observed with pyarrow 26, whose S3 errors have no codes.
+        The error messages were observed with pyarrow 26, whose S3 errors have no codes.
     """
     text = str(error)
     if "AWS Error" in text:
@@ -94,7 +94,7 @@ def storage_problem(error: OSError, where: str) -> StorageError | None:
 
 @contextlib.contextmanager
 def translate_storage_errors(where: str) -> Iterator[None]:
-    """Raise errors of a disk or bucket in the block as StorageError; other errors pass.
+    """Raise errors of a disk or bucket in the block as StorageError; others propagate unchanged.
 
     Raises:
         StorageError: If a disk or bucket fails.
@@ -125,7 +125,7 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
 
     Source:
         arrow.apache.org/docs/cpp/api/filesystem.html, ``S3Options``; the two variables and the
-        missing signature were also seen in the requests of pyarrow 26.
+        unsigned requests were also verified with pyarrow 26.
     """
     if not uri.strip() or "\0" in uri:
         raise ArtifactError(f"expected a folder or file, got {uri!r}: give its path")
@@ -215,7 +215,7 @@ class Tree:
         return display_path(self.filesystem, path)
 
     def path_of(self, uri: str) -> str:
-        """Return the path from which ``uri`` was made, without a trailing slash."""
+        """Return the path of a URI that ``Tree.uri`` returned, without a trailing slash."""
         return uri.removeprefix(self._prefix).rstrip("/")
 
     def has(self, path: str, kind: pafs.FileType) -> bool:

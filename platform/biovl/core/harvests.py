@@ -34,7 +34,7 @@ class Harvest:
 
     @property
     def same_articles(self) -> set[str]:
-        """Fingerprints of this harvest, and of the figures that it was split from."""
+        """Fingerprints of this harvest and, for panels, of the figures that they are from."""
         return {self.fingerprint} | {
             item.fingerprint for item in self.manifest.inputs if item.name == "figures"
         }

@@ -1,6 +1,6 @@
 """Functions whose modules are imported when they are called.
 
-``--help`` and wrong settings are answered without Ray and PyTorch, whose import takes seconds.
+So ``--help`` and errors in settings do not wait for the import of Ray and PyTorch (seconds).
 """
 
 import functools

@@ -2,8 +2,8 @@
 
     out/.draft/lease.json    the driver that writes the folder, and time of its last refresh
 
-Local disks, shared file systems and buckets have no lock in common, so this is not one: if two
-drivers start within the same half second, the owner named in the file afterwards wins.
+No lock works on local disks, shared file systems and buckets alike, so a lease is not a strict
+lock: if two drivers start within the same half second, the last one to write the file wins.
 """
 
 import contextlib

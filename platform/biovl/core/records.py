@@ -22,7 +22,7 @@ LicenseGroup = Literal["commercial", "noncommercial", "other"]
 
 
 def plain_doi(text: str) -> str:
-    """Return a DOI without what addresses begin with: ``https://doi.org/10.1/a`` is ``10.1/a``."""
+    """Return a DOI without URL or ``doi:`` prefix: ``https://doi.org/10.1/a`` gives ``10.1/a``."""
     return re.sub(
         r"^(?:https?://(?:dx\.)?doi\.org/|doi:)\s*", "", text.strip(), flags=re.IGNORECASE
     )

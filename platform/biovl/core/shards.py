@@ -128,7 +128,7 @@ def corpus_files(
 
 
 def embedding_kind(column: str) -> str:
-    """Return the extension of a pair's file with an embedding; loaders know ``.npy``."""
+    """Return the extension of an embedding file in a pair: ``<column>.npy``; loaders decode it."""
     return f"{column}.npy"
 
 

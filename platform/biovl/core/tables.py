@@ -109,7 +109,7 @@ def columns_of(table: Table, name: str) -> str:
 
 @contextlib.contextmanager
 def open_part(folder: Folder, name: str, **options: Any) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file to read it; flipped bits are noticed, if its pages have checksums.
+    """Open a Parquet file for reading, and verify the checksums of its pages, if it has them.
 
     Args:
         folder: The folder of the file.

@@ -1,7 +1,8 @@
 """Tables in Excel workbooks (.xlsx, .xlsm): one sheet as rows of cells, header first.
 
 Formulas give the values that Excel stored with them. Rows above the header and headings across
-several columns are not rows of the table. A cell merged over several rows holds for each of them.
+several columns are not rows of the table. The value of a cell that is merged over several rows
+applies to each of them.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Responses of NCBI's E-utilities to records, keyed by the ids that they contain.
+"""Parse responses of NCBI's E-utilities into records, keyed by the ids that they contain.
 
 A response with status 200 may be an error, an HTML page, truncated, or about other ids than those
 requested. Invalid responses raise NotAnAnswer, and the caller must check for missing ids.

@@ -125,8 +125,9 @@ class RecordCache:
         """Return an index of the stored rows.
 
         Args:
-            oldest: Unix time; rows requested earlier are left out.
-            began: Unix time; ids that failed earlier are left out.
+            oldest: Unix time; rows requested earlier have expired and are left out.
+            began: Unix time of the start of the job; requests that failed earlier are left out, so
+                that they are repeated.
         """
         names = self._folder.names(self._prefix, ".parquet")
         new = [name for name in names if name not in self._entries]

@@ -66,8 +66,8 @@ def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           manifest.json               rows by status, and failed attempts by reason
 
     Raises:
-        ArtifactError: If there are no articles, or ``out`` holds something else or is being made by
-            another process.
+        ArtifactError: If there are no articles, or ``out`` holds something else or is being written
+            by another process.
         ServiceError: If PubMed is unreachable or rejects everything; the job can be resumed.
         StorageError: If a disk or bucket fails; the job can be resumed.
     """
@@ -163,7 +163,7 @@ class _Work:
         self._cited: RowIndex | None = None
 
     def request(self) -> None:
-        """Request what neither an earlier run nor an earlier job has cached."""
+        """Request the PubMed data that is not in the cache, or has expired there."""
         pmids = pmids_of_harvest(self._config, self._names)
         if "email" not in self._config.entrez.credentials():
             self._report.say("NCBI requires a contact address: set NCBI_EMAIL")

@@ -26,7 +26,8 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
         limit: Maximum number of ids; the first ones in the order of the service. None: all.
 
     Raises:
-        SourceError: If the query is rejected, or too many ids are of one day.
+        SourceError: If the query is rejected, its result is incomplete, or more than 9,999 of its
+            ids entered PubMed on one day.
         Unanswered: If the service keeps failing.
         ServiceError: If it is unreachable, or rejects everything.
     """

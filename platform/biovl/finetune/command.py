@@ -1,4 +1,4 @@
-r"""Fine-tune a given model on a corpus, and judge it before and after.
+r"""Fine-tune a given model on a corpus, and evaluate it before and after.
 
 biovl finetune default --set model=MODEL --set corpus=DIR --set out=DIR
 biovl finetune locked_text --set model=ViT-B-16/openai --set corpus=DIR --set out=DIR \

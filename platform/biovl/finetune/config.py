@@ -75,7 +75,7 @@ class FinetuneOptim:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """Settings of finetune: the model to begin with, the pairs, and what it must not forget."""
+    """Settings of finetune: the initial model, the corpus, and tasks whose scores to retain."""
 
     model: str
     """The model to begin with: a folder in open_clip's layout (of pretrain, BiomedCLIP's release),

@@ -51,7 +51,7 @@ BEFORE, AFTER = "before", "after"
 
 
 def finetune(config: FinetuneConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Fine-tune a model, and publish the interpolation that gains most and forgets little.
+    """Fine-tune a model, and publish its selected interpolation with the given model.
 
         out/
           open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out

@@ -142,13 +142,13 @@ class Merger:
         self.parameters = sum(p.numel() for p in self._built.model.parameters())
 
     def encoder_at(self, alpha: float) -> Encoder:
-        """Return the model at a point; it is valid until the next call."""
+        """Return the model interpolated at ``alpha``; the next call overwrites its weights."""
         self._built.model.load_state_dict(interpolate(self._base, self._tuned, alpha))
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoder(self._built, preprocess=self._preprocess, device=device)
 
     def save(self, alpha: float, folder: Folder) -> dict[str, Any]:
-        """Write the model at a point, with the configuration of tuned; return its files."""
+        """Write the model interpolated at ``alpha``, configured as tuned; return its files."""
         state = interpolate(self._base, self._tuned, alpha)
         with tempfile.TemporaryDirectory(prefix="biovl-merged-") as name:
             _save(Path(name), self._built, state, self._preprocess)

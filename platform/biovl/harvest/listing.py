@@ -34,7 +34,7 @@ def read_listing(folder: Folder) -> dict[str, int] | None:
 
 
 def changes(before: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """Return the counts of files that differ, with the first of each; empty if none does."""
+    """Return counts of added, removed and resized files as text, with examples; empty if none."""
     found = {
         "added": sorted(now.keys() - before.keys()),
         "removed": sorted(before.keys() - now.keys()),

@@ -1,6 +1,6 @@
 """DICOM files to PNG: one frame as displayed, and nothing else of the file.
 
-Defects never quote values of the file, which may be those of a patient. PS3.3 and so on are parts
+Defects never quote values of the file, which may identify a patient. PS3.3 and so on are parts
 of the DICOM standard.
 """
 
@@ -98,7 +98,7 @@ def to_png(data: bytes, *, frame: Frame = "middle", burned_in: bool = False) -> 
 
     Args:
         data: The file.
-        frame: The frame of a file with several.
+        frame: Number of the frame, from 1, or ``middle``.
         burned_in: Whether to convert an image that states that text is burned into its pixels,
             which may name the patient.
     """
@@ -148,9 +148,9 @@ def is_keyword(name: str) -> bool:
 
 
 def values(data: bytes, keywords: Sequence[str]) -> dict[str, str | None]:
-    """Return attributes of a DICOM file as text, None where there are none.
+    """Return attributes of a DICOM file as text, by keyword; None for missing ones.
 
-    These may be those of a patient.
+    The values may identify a patient.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

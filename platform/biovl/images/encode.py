@@ -25,10 +25,10 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
     Args:
         data: The published bytes.
         short_side_px: Resize the shorter side to this length, in RGB JPEG; images are never
-            enlarged. None keeps JPEG and PNG as published, byte for byte, and converts to 8-bit RGB
-            PNG what training readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) or
-            show wrongly: images with transparent parts become white there, and those with an EXIF
-            orientation upright.
+            enlarged. None keeps JPEG and PNG as published, byte for byte. Images that training
+            readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) or decode wrongly are
+            converted to 8-bit RGB PNG: transparent parts become white, and the EXIF orientation is
+            applied.
         jpeg_quality: Pillow's scale, 1 to 95. No chroma subsampling: thin coloured lines in plots
             would blur.
     """

@@ -51,7 +51,7 @@ class MatchedPanel:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The panels of a figure with labels of its caption, and what could not be matched."""
+    """The panels of a figure with labels of its caption, missing labels, and any conflict."""
 
     panels: tuple[MatchedPanel, ...]
     missing: tuple[str, ...]

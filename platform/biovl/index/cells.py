@@ -21,7 +21,7 @@ _COUNTED = 1_000_000
 
 
 def transforms_of(index: Any) -> list[Any]:
-    """Return what a faiss index applies to vectors before it encodes or compares them."""
+    """Return the vector transforms of a faiss ``IndexPreTransform``; [] for other indexes."""
     if not isinstance(index, faiss.IndexPreTransform):
         return []
     chain: Any = index.chain
@@ -72,7 +72,7 @@ class Cells:
         self._held: WeakKeyDictionary[Selection, MatchingCells] = WeakKeyDictionary()
 
     def holding(self, selection: Selection) -> MatchingCells:
-        """Return the cells that contain rows of a selection; the result is cached."""
+        """Return the cells with rows of a selection, cached; large selections are sampled."""
         with self._lock:
             known = self._held.get(selection)
             if known is None:

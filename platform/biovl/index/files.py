@@ -35,7 +35,7 @@ from biovl.index.words import Words
 
 @contextlib.contextmanager
 def workplace(out: str) -> Iterator[Path]:
-    """Yield a local folder for the files of an index; on success they are moved to ``out``."""
+    """Yield ``out`` if it is local, else a temporary folder that is uploaded to it on success."""
     folder = Folder(out)
     if isinstance(folder.filesystem, pafs.LocalFileSystem):
         yield Path(folder.path)
@@ -194,10 +194,11 @@ _PARTS = {
 
 
 def bytes_by_part(described: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return the size of each part of an index. All files are memory-mapped when it is opened.
+    """Return the size in bytes of each part of an index; ``contents.npy`` is not counted.
 
-    Searching reads codes, cells, filters and words completely; vectors, table and thumbnails only
-    for hits and refined candidates. ``contents.npy`` is never opened by a service.
+    All parts except thumbnails are memory-mapped when the index is opened. Searching reads codes,
+    cells, filters and words completely; vectors, table and thumbnails only for hits and refined
+    candidates.
     """
     sizes: Counter[str] = Counter()
     for name, about in described.items():

@@ -1,9 +1,9 @@
 """Inverted lists (rows by value), built by external sorting from rows in order.
 
     runs/<n>.values.arrow    sorted values of a range of rows
-    runs/<n>.starts.npy      offset of each value into …
-    runs/<n>.rows.npy        … the rows of each value, and in ``times`` the number of occurrences
-    runs/<n>.times.npy
+    runs/<n>.starts.npy      offset of each value in the following two files
+    runs/<n>.rows.npy        the rows of each value
+    runs/<n>.times.npy       number of occurrences of the value in each of these rows
 
 A run covers a range of rows. The merged result does not depend on how rows were divided into runs.
 Memory holds every value once, one run while it is written, and some millions of rows while runs are
@@ -61,7 +61,7 @@ class Runs:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, values: Sequence[str], number_M: np.ndarray, row_M: np.ndarray) -> None:
-        """Add rows to the current run, in increasing order.
+        """Write the next run. Its rows follow those of the previous run.
 
         Args:
             values: Unique values, in any order.

@@ -148,8 +148,8 @@ def recall_of_own_images(image_QD: np.ndarray, text_QD: np.ndarray) -> dict[str,
         text_QD: Caption vectors of the same pairs.
 
     Returns:
-        ``text_to_image_recall_at_k`` and ``chance_recall_at_k`` for k of 1, 5 and 10, if there are
-        so many pairs, and ``pairs``.
+        ``pairs``, and ``text_to_image_recall_at_k`` and ``chance_recall_at_k`` for each k of 1, 5
+        and 10 up to the number of pairs.
     """
     similarity_QQ = text_QD @ image_QD.T
     own_Q1 = similarity_QQ.diagonal()[:, None]
@@ -242,7 +242,7 @@ def measure_settings(
     own_Q: np.ndarray,
     target: float,
 ) -> list[dict[str, Any]]:
-    """Return recall@10 for each setting, cheapest first; dominated settings are omitted.
+    """Return recall@10 of each setting that was tried, cheapest first.
 
     Args:
         index: The index.

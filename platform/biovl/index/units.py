@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Stored:
-    """A pair as stored in its shard, with its hash."""
+    """Id, image and text of a pair, as stored in its shard."""
 
     pair_id: str
     image: bytes

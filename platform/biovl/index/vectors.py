@@ -246,8 +246,8 @@ class VectorIndex:
             query_QD: Shape [D] or [Q, D], float.
             k: Number of results per query.
             nprobe: Number of cells to search; 1 by default.
-            k_factor: Number of candidates to refine, in tens; 1 by default. At least ``2 * k`` are
-                refined, so that settings chosen for ten results also serve larger ``k``.
+            k_factor: ``10 * k_factor`` candidates are refined; 1 by default. At least ``2 * k`` are
+                refined, so that settings chosen for ten results also suit larger ``k``.
             rows: Selection of rows as a bitmap, uint8; row i is bit ``i % 8`` of byte ``i // 8``.
 
         Returns:

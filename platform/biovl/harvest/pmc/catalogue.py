@@ -59,7 +59,7 @@ def counted(table: pa.Table) -> dict[str, int]:
 
 
 def ranges(counts: Sequence[dict[str, int]], rows: int) -> list[Range]:
-    """Return ranges of at least ``rows`` rows each, which together cover all numbers."""
+    """Return ranges that cover all numbers, of at least ``rows`` rows each except the last."""
     total: Counter[int] = Counter()
     for part in counts:
         total.update({int(place): count for place, count in part.items()})
@@ -107,8 +107,8 @@ def difference(
 ) -> CatalogueDifference:
     """Return the differences between two catalogues of a range.
 
-    A version is the same if its ETag and modification day are: a record holds the MD5 of every
-    file of its version, so any change alters both.
+    A version is unchanged if its record has the same ETag and modification day: the record
+    contains the MD5 of every file of the version, so any change alters both.
 
     Args:
         new: ``LISTED``, sorted and distinct.

@@ -96,12 +96,12 @@ class Keeps(Protocol):
 
 @runtime_checkable
 class HasInputs(Protocol):
-    """A source that identifies the content of what it reads."""
+    """A source that returns fingerprints of its inputs."""
 
     def inputs(self) -> "list[Input]":
         """Return inputs of the manifest, each with a name of its own. Runs on the driver.
 
-        The fingerprint of what does not exist any more is empty.
+        The fingerprint of an input that no longer exists is empty.
         """
 
 

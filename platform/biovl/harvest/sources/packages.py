@@ -1,4 +1,4 @@
-"""PMC packages in a folder or bucket: folders, tar and zip archives of one or many, XML files.
+"""PMC packages in a folder or bucket: folders, XML files, tar and zip archives of one or more.
 
 A folder with XML is a package: the other files in and below it are its media and supplements.
 Archives and folders next to XML are only packages if the folder clearly holds several articles.

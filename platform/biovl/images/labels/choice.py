@@ -51,7 +51,7 @@ class Word:
 
     @property
     def prominence(self) -> float:
-        """Factor on its fit: labels are rarely smaller than axis text, and often larger."""
+        """Factor of the fit by size, 0.6..1: labels are often larger than axis text."""
         return min(max(0.45 + 0.4 * self.size, 0.6), 1.0)
 
 
@@ -187,8 +187,8 @@ def choose(
     """Return at most one reading for each expected label, with its probability, 0..1.
 
     Labels of one figure share height and style, and are arranged in rows or columns in the order of
-    their names. Therefore each of the best readings in turn serves as the model of the style; the
-    readings most like it form a selection. The selection that explains the most labels is returned.
+    their names. Therefore each of the best readings in turn is the reference for the style, and the
+    most similar readings form a selection. The selection that explains the most labels is returned.
 
     Args:
         found: Readings of the expected labels.
@@ -366,7 +366,7 @@ def _see(
 
 
 def consecutive_from_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
-    """Return the chosen labels that are consecutive from the first name on; one may be missing."""
+    """Return the chosen labels from the first name on, up to a gap of two or more names."""
     have = {pair[0].text: pair for pair in chosen}
     kept: list[Scored] = []
     missed = 0

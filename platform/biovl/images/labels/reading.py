@@ -56,7 +56,7 @@ class Label:
 
 @functools.cache
 def builtin_weights(name: str) -> Weights:
-    """Return the weights for labels that a caption names, ``told``, or not, ``untold``."""
+    """Return built-in weights: ``told`` if the caption names the labels, ``untold`` if not."""
     stored = json.loads(WEIGHTS.read_text(encoding="utf-8"))[name]
     return Weights(
         stored["constant"],

@@ -1,8 +1,8 @@
 """Selection of a figure's panels among its regions, by labels, layout and caption.
 
 Among all ways to split the figure along its tree of regions, the best has one label per panel, in
-the same corner, clean cuts, and the number of panels in the caption. This is a dynamic programme:
-the best split of a region into n panels follows from those of its parts.
+the same corner, clean cuts, and the number of panels in the caption. It is found by dynamic
+programming: the best split of a region into n panels follows from those of its parts.
 """
 
 import math
@@ -124,7 +124,7 @@ class LabelOffset:
     prior: float
 
     def fits(self, boxes_N4: np.ndarray, marks_N4: np.ndarray) -> np.ndarray:
-        """Return how close each label is to this position in its region, 0 to 1 (at it). [N]."""
+        """Return how close each label is to this position, from 0 (far) to 1 (exact). Shape [N]."""
         dx, dy = _offsets(self.across, self.down, boxes_N4, marks_N4)
         reach = _REACH * np.sqrt((boxes_N4[:, 2:] - boxes_N4[:, :2]).prod(1))
         off = (np.abs(dx - self.dx) + np.abs(dy - self.dy)) / reach

@@ -22,7 +22,7 @@ _LEAST_SIDE = 0.05
 
 
 def insets_of(ink: Ink, marks: Sequence[Mark]) -> dict[int, Cut]:
-    """Return for labels the best framed rectangle that has no other label, by their index."""
+    """Return the best framed rectangle around each label and no other one, by label index."""
     found = {}
     page = (0, 0, ink.width, ink.height)
     for mark in (mark for mark in marks if mark.within(page)):
