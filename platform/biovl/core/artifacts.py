@@ -349,8 +349,9 @@ class Draft:
 
     def __init__(self, uri: str) -> None:
         self.folder = Folder(uri)
-        self.check_lease: Callable[[], None] = lambda: None
-        """Raises ArtifactError if another driver has taken over the folder."""
+        self.check: Callable[[], None] = lambda: None
+        """Raises ArtifactError if another driver has taken over the folder, or if an input was
+        replaced."""
 
     @classmethod
     def begin(
@@ -473,8 +474,9 @@ class Draft:
         Raises:
             FilesLost: If a file that the manifest lists is missing or has another size: a disk may
                 have lost it since it was written.
+            ArtifactError: If another driver has taken over the folder, or an input was replaced.
         """
-        self.check_lease()
+        self.check()
         check_files(self.folder, manifest, "choose another folder for out, or delete this one")
         self.folder.write(MANIFEST, to_json(asdict(manifest)))
         self.clear()

@@ -112,7 +112,7 @@ def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
         after = WiseFt(base=base, tuned=_tuned(config), alphas=(selection.alpha,))
         (uri,) = after.models().values()
         report = _judged(config, base, uri, progress)
-        draft.check_lease()
+        draft.check()
         return _publish(config, job, draft, base, tuned, selection, report, pairs, progress)
 
 

@@ -202,7 +202,7 @@ def _published_or_trained(
                 say(line)
             start_fork(fork, config, plan, built, draft, say)
         _train(loaded, mixture, plan, every, built, draft, say, validated)
-        draft.check_lease()
+        draft.check()
         return _publish(config, mixture, plan, built, job, draft, say)
 
 

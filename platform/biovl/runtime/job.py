@@ -17,10 +17,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_published
-from biovl.core.errors import ArtifactError, DamagedTable, NothingUsable
+from biovl.core.artifacts import (
+    MANIFEST,
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    find_published,
+    fingerprint,
+)
+from biovl.core.errors import ArtifactError, BiovlError, DamagedTable, NothingUsable
+from biovl.core.filesystems import without_credentials
 from biovl.core.leases import acquire_lease
 from biovl.core.tables import damaged_tables
+
+_REPLACED = "replaced_inputs"
+"""Note of a draft whose inputs were replaced while it was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +113,8 @@ class Job:
                 changed, because nothing that depends on them has been computed yet.
 
         Raises:
-            ArtifactError: If another driver is writing the folder, or it holds something else.
+            ArtifactError: If another driver is writing the folder, or it holds something else, or
+                an input was replaced while the draft was written.
         """
         try:
             with acquire_lease(self.out) as lease:
@@ -115,7 +128,13 @@ class Job:
                     output_format=self.output_format,
                     plans=plans,
                 )
-                draft.check_lease = lease.check
+                check_inputs = self._input_check(draft)
+
+                def check() -> None:
+                    lease.check()
+                    check_inputs()
+
+                draft.check = check
                 yield draft
         except NothingUsable:
             Draft(self.out).abandon()
@@ -135,6 +154,41 @@ class Job:
         changed = {name for name in names if before.get(name, ...) != self.config.get(name, ...)}
         if changed and accepts(draft, changed):
             draft.note("begun", {**begun, "config": self.config})
+
+    def _input_check(self, draft: Draft) -> Callable[[], None]:
+        """Return a function that verifies that the inputs are those that the job began with.
+
+        A folder that another job publishes anew while this one reads it would be read in part as it
+        was and in part as it is. The draft keeps a note of that: with the earlier folder back in
+        place, the same command must not resume it.
+
+        Raises:
+            ArtifactError: If the draft has such a note.
+        """
+        folders = {item.uri: item.fingerprint for item in self.inputs if _is_published(item)}
+
+        def check() -> None:
+            replaced = [
+                uri
+                for uri, known in folders.items()
+                if Folder(uri).exists(MANIFEST) and fingerprint(uri) != known
+            ]
+            if replaced:
+                draft.note(_REPLACED, replaced)
+                raise self._mixed(replaced)
+
+        before = draft.read_note(_REPLACED)
+        if before:
+            raise self._mixed(before)
+        return check
+
+    def _mixed(self, replaced: Sequence[str]) -> ArtifactError:
+        names = ", ".join(without_credentials(uri) for uri in replaced)
+        return ArtifactError(
+            f"{names} was published anew while this job was reading it, so that "
+            f"{without_credentials(self.out)} mixes two versions: remove "
+            f"{without_credentials(self.out)}, and run the same command again"
+        )
 
     def manifest(
         self,
@@ -161,3 +215,15 @@ class Job:
             files=files or {},
             notes={**(notes or {}), **({"warnings": list(warnings)} if warnings else {})},
         )
+
+
+def _is_published(item: Input) -> bool:
+    """Return whether an input is a published folder, identified by its manifest."""
+    # Some locations are names on a hub, or lack the credentials that were needed to read them.
+    with contextlib.suppress(BiovlError):
+        return (
+            item.uri != ""
+            and Folder(item.uri).exists(MANIFEST)
+            and fingerprint(item.uri) == item.fingerprint
+        )
+    return False

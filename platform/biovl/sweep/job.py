@@ -129,7 +129,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         if left:
             # Trials that have ended report their results to the scheduler again.
             _run(config, trials if config.asha.reduction > 1 else left, draft, say)
-        draft.check_lease()
+        draft.check()
         ended = {trial.name: draft.read_note(_ended(trial.name)) or {} for trial in trials}
         _check_failures(ended)
         outcomes = [outcome_of(trial, ended[trial.name]) for trial in trials]
