@@ -408,7 +408,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     key = new_key()
     digest = hashlib.sha256(key.encode()).hexdigest()
     print(f"key, shown this once:\n\n  {key}\n\nadd below keys: in auth.keys_file (chmod 600):\n")  # noqa: T201
-    print(f"  - {{name: {chosen.name}, sha256: {digest}, scopes: [{', '.join(scopes)}]}}")  # noqa: T201
+    # Quoted: YAML reads 7 and no as other types than a text.
+    print(f'  - {{name: "{chosen.name}", sha256: {digest}, scopes: [{", ".join(scopes)}]}}')  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import httpx
 import numpy as np
 
 from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.http import retry_after_s
+from biovl.core.http import is_loopback, retry_after_s
 
 Image = bytes | str | os.PathLike[str]
 """An encoded image (JPEG, PNG …), or its path."""
@@ -74,17 +74,23 @@ class Client:
                 unreachable.
 
         Raises:
-            ConfigError: If the address is not an HTTP URL, or ``tries`` is not positive.
+            ConfigError: If the address is not an HTTP URL, the key has characters that no header
+                can have, or ``tries`` is not positive.
         """
         if not address.startswith(("http://", "https://")):
             raise ConfigError(f"address: expected http://… or https://…, got {address!r}")
         if tries < 1:
             raise ConfigError(f"tries must be positive, got {tries}")
-        key = key or os.environ.get("BIOVL_API_KEY")
+        # Files and secrets of environments often end in a newline.
+        key = (key or os.environ.get("BIOVL_API_KEY") or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError("key: an API key has ASCII characters only, and no line breaks")
         self._tries = tries
         self._http = httpx.Client(
             base_url=address,
             timeout=timeout_s,
+            # HTTP_PROXY would send private images, and the key, to another machine.
+            trust_env=not is_loopback(address),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 
@@ -150,15 +156,16 @@ class Client:
             templates: Prompts with ``{}`` in place of the class; several are averaged.
 
         Raises:
+            ConfigError: If a text or an image stands where a list is expected.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
-        body: dict[str, Any] = {"images": [_base64(image) for image in images]}
+        body: dict[str, Any] = {"images": [_base64(image) for image in _several("images", images)]}
         if classes is not None:
-            body["classes"] = list(classes)
+            body["classes"] = _several("classes", classes)
         if benchmark is not None:
             body["benchmark"] = benchmark
         if templates is not None:
-            body["templates"] = list(templates)
+            body["templates"] = _several("templates", templates)
         answer = self._posted("/v1/classify", body)
         return [result["classes"] for result in answer["results"]]
 
@@ -168,14 +175,16 @@ class Client:
         A warning is issued if a text was truncated to the model's context length.
 
         Raises:
+            ConfigError: If a text or an image stands where a list is expected.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
-        return self._embedded([{"type": "text", "text": text} for text in texts])
+        return self._embedded([{"type": "text", "text": text} for text in _several("texts", texts)])
 
     def embed_images(self, images: Sequence[Image]) -> np.ndarray:
         """Return unit vectors of images, float32, shape [N, D].
 
         Raises:
+            ConfigError: If a text or an image stands where a list is expected.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         return self._embedded(
@@ -184,7 +193,7 @@ class Client:
                     "type": "image_url",
                     "image_url": {"url": f"data:image/any;base64,{_base64(image)}"},
                 }
-                for image in images
+                for image in _several("images", images)
             ]
         )
 
@@ -206,14 +215,15 @@ class Client:
             options: ``filter``.
 
         Raises:
+            ConfigError: If a text stands where a list is expected.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         body = {"image": _base64(image), "k": k, **options}
         if classes is not None:
             body["classes"] = (
-                {name: list(words) for name, words in classes.items()}
+                {name: _several(f"classes.{name}", words) for name, words in classes.items()}
                 if isinstance(classes, Mapping)
-                else list(classes)
+                else _several("classes", classes)
             )
         return self._posted("/v1/proxy", body)
 
@@ -303,6 +313,18 @@ class Client:
             # Jitter, so that rejected clients do not all retry at the same time.
             time.sleep(wait_s * random.uniform(1, 1.5))
         raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _several(name: str, values: Sequence[Any]) -> list[Any]:
+    """Return a list of an argument's values.
+
+    Raises:
+        ConfigError: If the argument is a single text or image, which would be taken apart into its
+            characters.
+    """
+    if isinstance(values, (str, bytes, os.PathLike)):
+        raise ConfigError(f"{name}: expected a list, got {type(values).__name__}")
+    return list(values)
 
 
 def _base64(image: Image) -> str:

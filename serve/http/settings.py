@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.core import config as configs
 
@@ -39,49 +39,49 @@ class Auth(Checked):
 class Limits(Checked):
     """Limits of one request. A request over a limit is rejected with the value and the limit."""
 
-    body_mib: float = 20
+    body_mib: PositiveFloat = 20
     """Maximum size of a request body, in MiB."""
-    image_mib: float = 10
+    image_mib: PositiveFloat = 10
     """Maximum size of one encoded image, in MiB."""
-    image_megapixels: float = 64
+    image_megapixels: PositiveFloat = 64
     """Maximum size of one decoded image, in megapixels."""
-    request_megapixels: float = 128
+    request_megapixels: PositiveFloat = 128
     """Maximum megapixels of all images of a request together, by their headers. Decoding the
     default as WebP takes one core about a second."""
-    text_chars: int = 4_096
+    text_chars: PositiveInt = 4_096
     """Maximum characters of one text."""
-    k_max: int = 200
+    k_max: PositiveInt = 200
     """Maximum number of results per page."""
-    depth_max: int = 2_000
+    depth_max: PositiveInt = 2_000
     """Maximum rank that pages can reach: offset + k."""
-    exact_figures: int = 2_000_000
+    exact_figures: NonNegativeInt = 2_000_000
     """Largest index for which ``exact`` is allowed, in figures: it reads all vectors."""
-    inputs_max: int = 64
+    inputs_max: NonNegativeInt = 64
     """Maximum number of texts or images per request."""
-    classes_max: int = 1_000
+    classes_max: NonNegativeInt = 1_000
     """Maximum classes of a classification request."""
-    templates_max: int = 32
+    templates_max: NonNegativeInt = 32
     """Maximum prompt templates of a classification request."""
-    timeout_s: float = 30
+    timeout_s: PositiveFloat = 30
     """Maximum seconds from the last byte of a request to the first byte of the response."""
-    body_s: float = 30
+    body_s: PositiveFloat = 30
     """Maximum seconds from the first byte of a request to the last; slower uploads are answered
     with 408."""
-    concurrent_requests: int = 128
+    concurrent_requests: PositiveInt = 128
     """Maximum concurrent requests per replica; more are answered with 503 and Retry-After."""
 
 
 class Rate(Checked):
     """Rate limits of requests and pixels, per API key, or per client address without keys."""
 
-    per_s: float | None = None
+    per_s: PositiveFloat | None = None
     """Maximum requests per second; None: no limit."""
-    burst: int = 40
+    burst: PositiveInt = 40
     """Requests that may exceed ``per_s`` at once: the size of the token bucket."""
-    megapixels_per_s: float | None = 100
+    megapixels_per_s: PositiveFloat | None = 100
     """Maximum decoded megapixels per second, by image headers; more are answered with 429. None: no
     limit."""
-    megapixels_burst: int = 512
+    megapixels_burst: PositiveInt = 512
     """Megapixels that may exceed ``megapixels_per_s`` at once: the size of the token bucket."""
 
 

@@ -89,7 +89,7 @@ def settings_of(values: Mapping[str, Any]) -> ReviewSettings:
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
+    return path if "://" in path else str(Path(path).expanduser().absolute())
 
 
 def _absolute_database(url: str) -> str:

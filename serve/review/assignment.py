@@ -48,12 +48,15 @@ class Rules:
     practice: tuple[int, ...]
     """Ids of the practice clusters, in order."""
     ties: TieList = field(default_factory=TieList)
-    """Tied clusters to review again; a cluster is done once somebody has voted on it since."""
+    """Tied clusters to review again, until their votes no longer tie."""
 
     def ties_of(self, cluster_id: int, state: State) -> tuple[str, ...]:
-        """Return the fields on which a cluster's votes tie; empty before it has enough votes."""
-        if state.again == 0 and cluster_id in self.ties.fields:
-            return self.ties.fields[cluster_id]
+        """Return the fields on which a cluster's votes tie.
+
+        Empty before it has enough votes, unless it is in the list of ties.
+        """
+        if cluster_id in self.ties.fields:
+            return state.ties if state.again else self.ties.fields[cluster_id]
         return state.ties if state.votes >= self.votes_per_cluster else ()
 
     def places(self, cluster_id: int, state: State) -> int:

@@ -68,7 +68,8 @@ class Settings(Checked):
     layout: Literal["fused", "split"] = "fused"
     """``fused``: one deployment, for a laptop; ``split``: deployments that scale independently."""
     name: str = "biovl"
-    """Name of the model in responses and of the application."""
+    """Name of the service, in ``/v1/info`` and of the application. Responses name the model by its
+    folder."""
     auth: Auth = Auth()
     """Settings of authentication by API keys."""
     limits: Limits = Limits()

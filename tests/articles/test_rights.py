@@ -45,7 +45,17 @@ NONE_KNOWN = Terms(None, "other", None)
         ({"license": None, "redistributable": None}, NOT_STATED, None),
         ({"box_px": {"x0": 0}, "derivatives_allowed": False}, NO_DERIVATIVES, BY),
         ({"box_px": None, "derivatives_allowed": False}, None, BY),
-        ({"cut_out": True, "derivatives_allowed": None}, NO_DERIVATIVES, BY),
+        # The licence decides where a table does not state it; without one, none forbids.
+        ({"cut_out": True, "derivatives_allowed": None}, None, BY),
+        (
+            {"cut_out": True, "derivatives_allowed": None, "license": "CC-BY-ND-4.0"},
+            *(NO_DERIVATIVES, None),
+        ),
+        (
+            {"cut_out": True, "derivatives_allowed": None, "license": None}
+            | {"redistributable": None},
+            *(NOT_STATED, None),
+        ),
         ({"cut_out": False, "derivatives_allowed": False, "figure_id": "f_pA"}, None, BY),
         # Earlier versions stated only the ids; older ones not even whether changes are allowed.
         (
@@ -74,3 +84,8 @@ def test_older_tables_are_judged_by_licence_credit_and_caption() -> None:
     reprinted = "Figure reprinted from Smith et al. with permission."
     assert reason_to_withhold({**old, "caption": reprinted}) == OF_OTHERS
     assert terms({**old, "caption": reprinted}).license is None
+
+
+def test_the_missing_rights_of_ones_own_panels_are_one_reason_only() -> None:
+    own = {**FREE, "license": None, "redistributable": None, "derivatives_allowed": None}
+    assert reason_to_withhold({**own, "cut_out": True}, {NOT_STATED}) is None

@@ -115,6 +115,16 @@ def test_a_row_of_a_corpus_becomes_a_row_of_an_index() -> None:
     assert (row["title"], row["thumbnail_offset"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("named", "allowed"), [("CC-BY-4.0", True), ("CC-BY-ND-4.0", False), (None, None)]
+)
+def test_the_licence_tells_of_derivatives_where_a_corpus_does_not(
+    named: str | None, allowed: bool | None
+) -> None:
+    (row,) = from_index_rows(corpus_row(license=named)).to_pylist()
+    assert row["derivatives_allowed"] is allowed
+
+
 def test_what_resolve_publishes_are_the_concepts_by_default() -> None:
     (row,) = from_index_rows(
         corpus_row(

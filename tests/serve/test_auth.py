@@ -259,17 +259,18 @@ def test_a_file_that_others_can_read_is_warned_of(
     assert "chmod 600" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["ward-7", "7", "007", "no", "null", ".5", "2024-01-01"])
 def test_a_new_key_and_its_line_fit_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    main(["new", "ward-7", "--scopes", "search,embed"])
+    main(["new", name, "--scopes", "search,embed"])
     printed = capsys.readouterr().out
     key = re.search(r"biovl_\S+", printed)
     assert key
     path = tmp_path / "keys.yaml"
     path.write_text("keys:\n" + printed[printed.index("  - {") :])
     path.chmod(0o600)
-    assert _name(Keys(Auth(keys_file=str(path))), key.group()) == "ward-7"
+    assert _name(Keys(Auth(keys_file=str(path))), key.group()) == name
 
 
 class TestWithoutKeys:

@@ -54,7 +54,8 @@ def reason_to_withhold(row: Row, accepted: Collection[str] = ()) -> str | None:
         RETRACTED: bool(row.get("retracted")),
         NOT_ALLOWED: may_go is False,
         NOT_STATED: may_go is None,
-        NO_DERIVATIVES: not _derivatives_allowed(row) and is_cut_out(row),
+        # Where no licence is stated, there is none that could forbid derivatives.
+        NO_DERIVATIVES: may_go is not None and not derivatives_allowed(row) and is_cut_out(row),
         OF_OTHERS: credits_third_party(row),
     }
     return next((why for why in REASONS if applies[why] and why not in accepted), None)
@@ -67,10 +68,12 @@ def redistributable(row: Row) -> bool | None:
     return allowed_by(License(row.get("license") or None)).redistributable
 
 
-def _derivatives_allowed(row: Row) -> bool:
-    if "derivatives_allowed" in row:
-        return bool(row["derivatives_allowed"])
-    return bool(allowed_by(License(row.get("license") or None)).derivatives)
+def derivatives_allowed(row: Row) -> bool | None:
+    """Return whether a licence permits derivatives of a row; None if no licence is stated."""
+    stated = row.get("derivatives_allowed")
+    if stated is not None:
+        return bool(stated)
+    return allowed_by(License(row.get("license") or None)).derivatives
 
 
 def is_cut_out(row: Row) -> bool:

@@ -325,6 +325,9 @@ def _rights(rows: pa.Table) -> dict[str, pa.Array]:
         "license_group": pa.array([one.group for one in terms], pa.string()),
         "license_url": pa.array([one.url for one in terms], pa.string()),
         "redistributable": pa.array([rights.redistributable(row) for row in plain], pa.bool_()),
+        "derivatives_allowed": pa.array(
+            [rights.derivatives_allowed(row) for row in plain], pa.bool_()
+        ),
         "third_party": pa.array([rights.credits_third_party(row) for row in plain], pa.bool_()),
         "cut_out": pa.array([rights.is_cut_out(row) for row in plain], pa.bool_()),
         "stated_license": _column(rows, "license"),

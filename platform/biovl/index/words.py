@@ -15,7 +15,6 @@ import json
 import math
 import os
 import re
-import unicodedata
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ from biovl.index.filters import Selection
 from biovl.index.mapped import DAMAGED, map_texts
 from biovl.index.postings import ArrayFile, Runs, Stretch
 from biovl.index.ranking import largest
+from biovl.index.spelling import plain
 
 STOP_WORDS = frozenset(
     "a an and are as at be been but by for from had has have in into is it its of on or our that "
@@ -49,14 +49,12 @@ _READ_AT_LEAST = 4_000_000
 """Maximum number of list entries read per query: a multiple of the number of captions, or the
 second number if it is larger; the rarest words come first. A long text of frequent words would
 otherwise take seconds."""
-_DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order: ``IL-6 levels`` gives il-6, il6, il, 6, levels."""
-    plain = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES).lower()
     words = []
-    for compound in _COMPOUND.findall(plain):
+    for compound in _COMPOUND.findall(plain(text).lower()):
         parts = _PARTS.split(compound)
         if len(parts) > 1:
             words += [compound, "".join(parts)]

@@ -10,7 +10,7 @@ from serve.search.messages import Message
 
 
 class ReloadRequest(Message):
-    """Folders of the next model and index; the default is those in the settings."""
+    """Folders of the next model and index; the default is those that are served."""
 
     model: str | None = Field(default=None, min_length=1, max_length=1_024)
     index: str | None = Field(default=None, min_length=1, max_length=1_024)

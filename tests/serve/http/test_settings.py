@@ -31,3 +31,12 @@ def test_what_is_no_setting_is_refused_with_the_nearest(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_settings(Settings, values)
+
+
+@pytest.mark.parametrize(
+    "name", ["rate.per_s", "rate.burst", "limits.timeout_s", "limits.concurrent_requests"]
+)
+@pytest.mark.parametrize("value", [0, -5])
+def test_a_limit_that_no_request_can_keep_is_refused(name: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=name):
+        read_settings(Settings, {"model": "m", name: value})

@@ -313,6 +313,25 @@ def test_a_listed_tie_whose_votes_are_imported_is_still_asked_for(tmp_path: Path
     assert bob.take()["kind"] == "again"
 
 
+def test_a_listed_tie_of_few_votes_is_asked_of_each_who_voted(tmp_path: Path) -> None:
+    folder, listed = publish_concepts(tmp_path / "concepts", clusters=1), tmp_path / "ties.csv"
+    listed.write_text(f"cluster_id,key,field\n0,{key_of(0)},panel\n")
+    # Two reviewers, and three votes a cluster by default: it never has enough.
+    app = review(folder, ties=str(listed), votes_per_cluster=3)
+    panels = {"bob": None, "cat": "biomedical imaging and plots"}
+    given = [
+        vote(name, "Microscopy/light microscopy", panel, cluster_id=0, key=key_of(0))
+        for name, panel in panels.items()
+    ]
+    csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
+    assert Reviewer(app, "ann")("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
+    bob, cat = Reviewer(app, "bob"), Reviewer(app, "cat")
+    assert bob.vote(bob.take()).json()["progress"]["overall"]["ties"] == 1
+    sheet = cat.take()
+    assert (sheet["kind"], sheet["ties"]) == ("again", ["panel"])
+    assert cat.vote(sheet).json()["progress"]["overall"]["ties"] == 0
+
+
 def test_an_import_with_another_taxonomy_counts_nothing_again(tmp_path: Path) -> None:
     folder = publish_concepts(tmp_path / "concepts", clusters=1)
     own, votes = tmp_path / "own.yaml", tmp_path / "votes.csv"

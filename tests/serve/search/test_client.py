@@ -190,7 +190,10 @@ def test_a_service_that_is_not_there_is_named() -> None:
         client.models()
 
 
-@pytest.mark.parametrize("wrong", [{"address": "127.0.0.1:8000"}, {"tries": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"address": "127.0.0.1:8000"}, {"tries": 0}, {"key": "of\ntwo"}, {"key": "schl\u00fcssel"}],
+)
 def test_what_cannot_be_asked_is_told_at_once(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Client(**wrong)
@@ -208,3 +211,31 @@ def test_a_search_where_there_is_no_index_is_not_asked_again() -> None:
 def test_the_key_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIOVL_API_KEY", "secret")
     assert Client()._http.headers["Authorization"] == "Bearer secret"
+
+
+def test_a_key_from_a_file_may_end_in_a_newline() -> None:
+    assert Client(key="secret\n")._http.headers["Authorization"] == "Bearer secret"
+
+
+def test_a_service_on_this_machine_is_asked_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Client(address, tries=1) as client:
+        assert client.models()
+
+
+def test_one_text_is_no_list_of_its_letters(client: Client) -> None:
+    image = png(drawn("red", "circle"))
+    for ask in (
+        lambda: client.compare(image, {"circle": "circle"}),
+        lambda: client.compare(image, "circle"),
+        lambda: client.classify([image], "circle"),
+        lambda: client.classify("circle.png", ["circle"]),
+        lambda: client.embed_texts("circle"),
+        lambda: client.embed_images(image),
+    ):
+        with pytest.raises(ConfigError, match="expected a list"):
+            ask()

@@ -94,6 +94,20 @@ def test_phrases_are_found_over_line_breaks_and_as_they_are_written() -> None:
     assert not holds("axb", ["a.b"])
 
 
+@pytest.mark.parametrize(
+    ("caption", "phrase"),
+    [
+        ("Non\u2010small cell carcinoma on CT.", "non-small cell carcinoma"),
+        ("COVID-19 pneumonia", "COVID\u201119 pneumonia"),
+        ("Crohn\u2019s disease", "Crohn's disease"),
+        ("Sjo\u0308gren syndrome", "Sj\u00f6gren syndrome"),
+        ("pulmonary \ufb01brosis", "fibrosis"),
+    ],
+)
+def test_one_word_is_found_however_it_is_encoded(caption: str, phrase: str) -> None:
+    assert holds(caption, [phrase])
+
+
 def test_a_contrast_agent_that_was_not_given_is_no_finding_but_its_uptake_is() -> None:
     assert not holds("A mass without contrast enhancement", ["enhancement"])
     assert not holds("A mass without contrast enhancement", ["contrast enhancement"])
@@ -341,7 +355,7 @@ def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if httpx.get(f"{url}/healthz", timeout=600).status_code == 200:
+            if httpx.get(f"{url}/healthz", timeout=10).status_code == 200:
                 return
         except httpx.TransportError:
             time.sleep(0.1)
