@@ -66,7 +66,12 @@ def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     Args:
         scored_K2: The class, 0 or 1, and the score, higher for class 1. float64.
         weights_RK: Number of times that each image counts in each resample.
+
+    Raises:
+        ValueError: If a score is NaN.
     """
+    if np.isnan(scored_K2).any():
+        raise ValueError("a score is NaN: an AUROC needs scores that can be ordered")
     order = np.argsort(scored_K2[:, 1], kind="stable")
     label_K, score_K = scored_K2[order, 0], scored_K2[order, 1]
     weights_RK = weights_RK[:, order]

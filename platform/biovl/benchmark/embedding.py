@@ -23,9 +23,10 @@ import pyarrow.fs as pafs
 from biovl.benchmark import encoders
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
+from biovl.benchmark.stored_images import Chosen
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
-from biovl.core.errors import BiovlError
+from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.workers import Precision
 
 # Shapes: N images or texts, D embedding.
@@ -94,6 +95,7 @@ class EmbeddingTask:
             "model": self.model.fingerprint,
             "kind": self.model.kind,
             "source": self.source.fingerprint,
+            "uri": _place_of(self.source),
             "of": "texts" if isinstance(self.source, Texts) else "images",
             "rows": len(self.source),
             "precision": self.precision,
@@ -110,6 +112,17 @@ class EmbeddingTask:
         """Return whether the embeddings are in the cache."""
         found = find_manifest(self.uri)
         return found is not None and found.kind == KIND
+
+
+def _place_of(source: Images | Texts) -> str:
+    """Return where the images lie.
+
+    Their fingerprint is of names, sizes and times, which two folders of uncompressed images can
+    have in common.
+    """
+    while isinstance(source, Chosen):
+        source = source.images
+    return getattr(source, "uri", "")
 
 
 def embed_unit(
@@ -150,6 +163,9 @@ def embed_images(
     Returns:
         float32, [stop - start, D]; rows of unreadable images are NaN. Keys of the reasons are row
         indices in ``images``.
+
+    Raises:
+        ArtifactError: If an embedding of a readable image is not finite.
     """
     unreadable: dict[int, str] = {}
     rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)
@@ -187,19 +203,32 @@ def _embed_waiting(
 ) -> None:
     if waiting:
         at = [row for row, _ in waiting]
-        rows_ND[at] = model.embed_pixels(np.stack([pixels for _, pixels in waiting]))
+        rows_ND[at] = _finite(model.embed_pixels(np.stack([pixels for _, pixels in waiting])))
         waiting.clear()
 
 
 def embed_texts(model: BenchmarkModel, texts: Sequence[str], batch: int) -> np.ndarray:
-    """Return unit embeddings of texts, ``batch`` at a time. float32, [M, D]."""
+    """Return unit embeddings of texts, ``batch`` at a time. float32, [M, D].
+
+    Raises:
+        ArtifactError: If an embedding is not finite.
+    """
     # Sorted by length, since a batch is padded to its longest text.
     rows_ND = np.zeros((len(texts), model.dim), np.float32)
     order = np.argsort([len(text) for text in texts], kind="stable")
     for first in range(0, len(order), batch):
         some = order[first : first + batch]
-        rows_ND[some] = model.embed_texts([texts[row] for row in some])
+        rows_ND[some] = _finite(model.embed_texts([texts[row] for row in some]))
     return rows_ND
+
+
+def _finite(rows_BD: np.ndarray) -> np.ndarray:
+    if not np.isfinite(rows_BD).all():
+        raise ArtifactError(
+            "the model gives embeddings that are not finite (NaN or infinite): its training has "
+            "diverged, or its weights are damaged. No score of it would mean anything"
+        )
+    return rows_BD
 
 
 def _unit(number: int) -> str:
