@@ -24,7 +24,7 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from biovl.pretrain.trackers import read_metrics
-from biovl.sample.long_captions import make_long_captions
+from tests.sweep.long_captions import make_long_captions
 from biovl.sweep import job as sweeps
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
