@@ -24,12 +24,12 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from biovl.pretrain.trackers import read_metrics
-from tests.sweep.long_captions import make_long_captions
 from biovl.sweep import job as sweeps
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
 from biovl.sweep.trials import trials_of
 from tests.runtime.typed import run_command, with_this_ray
+from tests.sweep.long_captions import make_long_captions
 
 ROOT = Path(__file__).parents[2]
 
