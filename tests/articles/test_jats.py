@@ -8,6 +8,7 @@ from biovl.articles import jats
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.jats import read_article
 from biovl.core import xml as foreign_xml
+from biovl.core.records import Span
 
 XLINK = b'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml="http://www.w3.org/1998/Math/MathML"'
 
@@ -560,6 +561,36 @@ def test_a_reference_in_an_inner_paragraph_belongs_to_that_paragraph() -> None:
     )
     found = {m.text: [m.text[r.start : r.end] for r in m.refs] for m in content.figures[0].mentions}
     assert found == {"Outer Fig. 1\ninner 1B": ["Fig. 1"], "inner 1B": ["1B"]}
+
+
+def test_powers_in_abstract_and_text_have_a_caret_and_other_fields_keep_their_spans() -> None:
+    content = article(
+        "<p>At 10<sup>6</sup> cells (<xref rid='f'>Fig. 1</xref>), 2<sup>nd</sup> m<sup>2</sup>.</p>"
+        "<fig id='f'><caption><p>10<sup>−3</sup> M</p></caption><permissions><license><license-p>"
+        "CC BY <sup>4.0</sup></license-p></license></permissions></fig>",
+        front="<title-group><article-title>10<sup>6</sup></article-title></title-group>"
+        "<abstract><p>From 10<sup>4</sup>–10<sup>11</sup> GCE/mL</p></abstract>",
+    )
+    (only,) = content.figures
+    assert content.abstract == "From 10^4–10^11 GCE/mL"
+    assert content.full_text == "At 10^6 cells (Fig. 1), 2nd m2.\n10^−3 M\nCC BY 4.0"
+    assert (content.title, only.caption, only.caption_superscripts) == (
+        "106",
+        "10−3 M",
+        [Span(2, 4)],
+    )
+    assert only.mentions[0].text == "At 106 cells (Fig. 1), 2nd m2."
+    assert only.license is not None
+    assert only.license.spdx == "CC-BY-4.0"
+
+
+def test_a_graphical_abstract_has_the_superscripts_of_its_text() -> None:
+    (only,) = article(
+        "",
+        front="<abstract abstract-type='graphical'><p>10<sup>6</sup> cells</p>"
+        "<graphic xlink:href='g'/></abstract>",
+    ).figures
+    assert (only.caption, only.caption_superscripts) == ("106 cells", [Span(2, 3)])
 
 
 # --- front matter -----------------------------------------------------------------------------

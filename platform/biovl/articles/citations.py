@@ -102,17 +102,13 @@ def figure_places(article: etree._Element) -> list[FigureContext]:
 def cited_figures(article: etree._Element, places: list[FigureContext]) -> list[list[Mention]]:
     """Return the paragraphs that cite each figure, in document order.
 
-    Marks the references and superscripts of those paragraphs in place.
+    Marks the references of those paragraphs in place; superscripts must be marked.
     """
     found: list[list[Mention]] = [[] for _ in places]
     cited = _references_to(article, places)
     paragraphs: dict[etree._Element, list[etree._Element]] = {}
     for xref in cited:
         paragraphs.setdefault(_paragraph(xref), []).append(xref)
-    for paragraph in paragraphs:
-        # Captions have their superscripts marked already.
-        if next(paragraph.iterancestors("caption"), None) is None:
-            text.mark_all(paragraph.iter("sup"), text.SUP)
     numbering = _Numbering(places)
     text.mark_all(cited, text.REF)
     stored = 0

@@ -7,7 +7,7 @@ from typing import Any
 from lxml import etree
 
 from biovl.articles import licenses
-from biovl.articles.text import plain, plain_or_none
+from biovl.articles.text import plain, plain_or_none, plain_readable
 
 _PMCID = re.compile(r"(?:PMC)?(\d+)(?:\.(\d+))?", re.IGNORECASE)
 _PMCID_TYPES = ("pmcid", "pmc", "pmcid-ver", "pmc-id", "pmcaid")
@@ -115,10 +115,10 @@ def _abstract(meta: etree._Element) -> str | None:
     abstracts = meta.findall("abstract")
     for abstract in abstracts:
         if not abstract.get("abstract-type"):
-            return plain_or_none(abstract)
+            return plain_readable(abstract)
     for abstract in abstracts:
         if abstract.get("abstract-type") not in _OTHER_ABSTRACTS:
-            return plain_or_none(abstract)
+            return plain_readable(abstract)
     return None
 
 

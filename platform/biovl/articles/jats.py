@@ -49,6 +49,11 @@ _GLUED_LABEL = re.compile(
     re.MULTILINE,
 )
 _PMIDS = etree.XPath('descendant::pub-id[@pub-id-type="pmid"]/text()')
+# Licences are read without regard to marks.
+_SUPERSCRIPTS = etree.XPath(
+    "descendant::sup[not(ancestor::permissions or ancestor::license"
+    " or ancestor::copyright-statement)]"
+)
 _KINDS = {
     "scheme": "scheme",
     "video": "video",
@@ -129,14 +134,14 @@ def _content(article: etree._Element) -> ArticleContent:
     places = figure_places(article)
     _move_floats(article)
     text.prepare(article)
-    # Fields that need no offsets are read before the text is marked.
+    text.mark_all(_SUPERSCRIPTS(article), text.SUP)
+    # Fields that need no other marks are read before these are set.
     front = front_matter(article)
-    full_text = text.plain_body(article.find("body"))
+    full_text = text.plain_readable(article.find("body"))
     listed = abbreviations(article)
     for place in places:
         for caption in place.figure.iterfind("caption"):
             text.mark_all(caption.iter("bold"), text.BOLD)
-            text.mark_all(caption.iter("sup"), text.SUP)
     mentions = cited_figures(article, places)
     language = article.get(_XML_LANG)
     shared = _shared_texts(places)
@@ -328,7 +333,7 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
             continue
         if abstract.find(".//fig") is not None:
             continue
-        caption = plain(abstract)
+        caption, spans = text.without_marks(text.with_marks(abstract))
         graphics = list(abstract.iter("graphic"))
         if len(caption) * len(graphics) > MOST_TEXT:
             continue
@@ -340,6 +345,7 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
                         xml_id=graphic.get("id"),
                         kind="graphical-abstract",
                         caption=caption,
+                        caption_superscripts=spans[text.SUP],
                         graphics=[Graphic([href])],
                     )
                 )

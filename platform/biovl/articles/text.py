@@ -2,8 +2,8 @@
 
 Visiting every node in Python costs more than parsing. So a tree is prepared once, in place: block
 boundaries get a mark, formulas one text representation. After that, the text of any element is one
-call into libxml2. References, superscripts and bold ranges are marked in the same way, but only in
-the captions and paragraphs whose offsets are needed.
+call into libxml2. References, superscripts and bold ranges are marked in the same way; references
+and bold ranges only in the captions and paragraphs whose offsets are needed.
 """
 
 import html.entities
@@ -13,6 +13,7 @@ from functools import cache
 
 from lxml import etree
 
+from biovl.articles.captions import readable
 from biovl.core.records import Span
 
 BLOCK = "\u2029"
@@ -149,13 +150,14 @@ def plain(element: etree._Element | None) -> str:
     return "" if element is None else without_marks(with_marks(element))[0]
 
 
-def plain_body(element: etree._Element | None) -> str | None:
-    """Return the text of a long prepared element without marks in it, or None if there is none."""
+def plain_readable(element: etree._Element | None) -> str | None:
+    """Return the text of a prepared element with ``^`` before marked powers, or None."""
     if element is None:
         return None
     # For long texts five times faster than reading a str from lxml, for short ones slower.
     raw: bytes = etree.tostring(element, method="text", encoding="utf-8", with_tail=False)
-    return _folded(raw.decode()) or None
+    bare, spans = without_marks(_folded(raw.decode()))
+    return readable(bare, spans[SUP]) or None
 
 
 def plain_or_none(element: etree._Element | None) -> str | None:
