@@ -157,6 +157,69 @@ def test_a_formula_has_one_reading(formula: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        # Tables: matrices, cases, lines of an equation.
+        (
+            "[<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr>"
+            "<mtr><mtd><mn>3</mn></mtd><mtd><mn>4</mn></mtd></mtr></mtable>]",
+            "[1 2; 3 4]",
+        ),
+        (
+            "{<mtable><mtr><mtd><mn>1</mn></mtd><mtd>if<mspace width='1em'/><mi>x</mi></mtd></mtr>"
+            "<mtr><mtd><mn>0</mn></mtd><mtd>otherwise</mtd></mtr></mtable>",
+            "{1 if x; 0 otherwise",
+        ),
+        (
+            "<mtable><mtr><mtd>x</mtd></mtr><mtr><mtd>=3,</mtd></mtr><mtr><mtd>y</mtd></mtr></mtable>",
+            "x =3, y",
+        ),
+        (
+            "<mtable><mtr><mtd>x</mtd><mtd>=2</mtd></mtr><mtr><mtd/><mtd>−1</mtd></mtr></mtable>",
+            "x =2 −1",
+        ),
+        # Powers.
+        ("<msup><mn>2</mn><mi>N</mi></msup><mo>−</mo><mn>1</mn>", "2^N−1"),
+        ("<msup><mn>2</mn><mrow><mi>N</mi><mo>−</mo><mn>1</mn></mrow></msup>", "2^(N−1)"),
+        ("<msup><mn>2</mn><mrow><mo>−</mo><mi>N</mi></mrow></msup>", "2^−N"),
+        ("<msup><mn>2</mn><mfrac><mn>1</mn><mn>3</mn></mfrac></msup>", "2^(1/3)"),
+        ("<msup><mi>PO4</mi><mrow><mn>3</mn><mo>−</mo></mrow></msup>", "PO4^3−"),
+        ("<msup><mn>21</mn><mtext>st</mtext></msup>", "21st"),
+        ("<msup><mn>37</mn><mo>°</mo></msup><mi>C</mi>", "37°C"),
+        ("<msup><mn>0</mn><mo>′</mo></msup>", "0′"),
+        ("<msup><mi>T2</mi><mo>*</mo></msup>", "T2*"),
+        ("<msup><mfrac><mn>1</mn><mn>2</mn></mfrac><mn>3</mn></msup>", "(1/2)^3"),
+        ("<msup><msqrt><mi>x</mi></msqrt><mn>3</mn></msup>", "√(x)^3"),
+        ("<msup><mroot><mi>x</mi><mn>3</mn></mroot><mn>2</mn></msup>", "((x)^(1/3))^2"),
+        ("<mn>2</mn><msup><mrow/><mn>3</mn></msup>", "2^3"),
+        ("<mi>m</mi><msup><mrow/><mn>2</mn></msup>", "m2"),
+        # Fractions and roots.
+        ("(<mfrac linethickness='0pt'><mi>n</mi><mi>k</mi></mfrac>)", "(n choose k)"),
+        (
+            "<mfrac><msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt><mn>2</mn></mfrac>",
+            "√(a+b)/2",
+        ),
+    ],
+)
+def test_signs_without_which_a_formula_would_be_misread(formula: str, text: str) -> None:
+    namespace = "http://www.w3.org/1998/Math/MathML"
+    assert (
+        caption(f"<p>of <math xmlns='{namespace}'>{formula}</math> here</p>") == f"of {text} here"
+    )
+
+
+def test_the_base_of_a_power_may_be_in_front_of_the_formula() -> None:
+    power = (
+        "<inline-formula><alternatives><tex-math>$$^{-3}$$</tex-math><mml:math><mml:msup><mml:mrow/>"
+        "<mml:mrow><mml:mo>-</mml:mo><mml:mn>3</mml:mn></mml:mrow></mml:msup></mml:math>"
+        "</alternatives></inline-formula>"
+    )
+    assert caption(f"<p>10{power} M, cm{power}</p>") == "10^-3 M, cm-3"
+    assert caption(f"<p><italic>10</italic>{power} M</p>") == "10^-3 M"
+    assert caption(f"<title>In 2010</title><p>{power}</p>") == "In 2010\n-3"
+
+
+@pytest.mark.parametrize(
     ("inner", "text"),
     [
         # A label inside the caption, in every way that publishers put it there.

@@ -10,6 +10,7 @@ import html.entities
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from string import ascii_lowercase
 
 from lxml import etree
 
@@ -45,13 +46,20 @@ _SPACED = frozenset(
     "label td th break hr term def alt-text long-desc legend speaker kwd object-id".split()
 )
 _FORMULA = frozenset(
-    _M + name for name in "mfrac msqrt mroot msup msubsup mfenced annotation".split()
+    _M + name
+    for name in "mfrac msqrt mroot msup msubsup mfenced mspace annotation".split()
+    + "mtd mtr mlabeledtr".split()
 )
 _ROWS = frozenset(_M + name for name in "math mrow mstyle mpadded semantics".split())
 """Elements of MathML whose children are read one after the other."""
 _APART = frozenset(_M + name for name in "mtext mspace annotation annotation-xml".split())
 _TIMES = "\N{INVISIBLE TIMES}"
 _OPENS = "([{∑∏∫√"
+_BRACKETED = frozenset(_M + name for name in "mfenced msqrt mroot".split())
+_NOT_A_POWER = frozenset("st nd rd th º ª o".split())
+"""Letters raised after a number that are an ordinal's ending or a degree sign."""
+_ONE_TERM = re.compile(r"[+\-−–]?\s*(?:\d[\d.,]*|[^\W\d_])\s*[+\-−–]?")
+_GOES_ON = ("=", "+", "×", "·", "<", ">", "≤", "≥", "≈")
 _PREPARED = (
     *_ENDS_BLOCK,
     *_IS_BLOCK,
@@ -288,7 +296,8 @@ def _read_formula(element: etree._Element, name: str) -> None:
     elif name == "mfrac" and children == 2:
         _bracket(element[0])
         _bracket(element[1])
-        element[0].tail = "/"
+        is_binomial = element.get("linethickness", "").rstrip(ascii_lowercase) in ("0", "0.0")
+        element[0].tail = " choose " if is_binomial else "/"
         if _is_factor(element):
             _bracket(element)
     elif name == "msqrt" and children:
@@ -297,14 +306,7 @@ def _read_formula(element: etree._Element, name: str) -> None:
     elif name == "mroot" and children == 2:
         element.text, element[0].tail, element[1].tail = "(", ")^(1/", ")"
     elif (name, children) in (("msup", 2), ("msubsup", 3)):
-        before, power = ("".join(child.itertext()).strip() for child in element[-2:])
-        if _inner(element[-2]).tag == _M + "mfenced":
-            before += ")"
-        is_number = power[:1] in tuple("+-−–0123456789")
-        if (before[-1:].isdigit() and is_number) or (
-            before[-1:] in tuple(")]}|") and (is_number or power.isalpha())
-        ):
-            element[-2].tail = "^"
+        _read_power(element)
     elif name == "mfenced":
         separators = element.get("separators", ",").strip()
         for place, child in enumerate(element[:-1]):
@@ -315,6 +317,56 @@ def _read_formula(element: etree._Element, name: str) -> None:
             element[-1].tail = closing
         else:
             element.text += closing
+    elif name == "mspace" and not element.get("width", "-").startswith("-"):
+        element.text = " "
+    elif name in ("mtd", "mtr", "mlabeledtr") and element.getnext() is not None:
+        element.tail = " " if name == "mtd" or _is_one_line(element) else "; "
+
+
+def _is_one_line(row: etree._Element) -> bool:
+    """Return whether the next row of a table continues this one, or a comma separates them."""
+    following = row.getnext()
+    is_indented = len(following) > 1 and not _spoken(following[0])
+    return (
+        is_indented
+        or _spoken(following).startswith(_GOES_ON)
+        or _spoken(row).endswith((",", ";", "."))
+    )
+
+
+def _read_power(element: etree._Element) -> None:
+    """Insert ``^`` before a power that could be read as part of its base: 10^6, not 106."""
+    base, power = element[-2:]
+    before, raised = ("".join(child.itertext()).strip() for child in (base, power))
+    is_letter = raised[:1].isalpha() and raised not in _NOT_A_POWER
+    if not (is_letter or raised[:1] in tuple("+-−–0123456789")):
+        return
+    inner = _inner(base).tag
+    if len(element) == 2 and inner in (_M + "mfrac", _M + "mroot"):
+        element.text = (element.text or "").strip() + "("
+        before = base.tail = ")"
+    elif inner in _BRACKETED:
+        before += ")"
+    elif not before:
+        before = _before(element)
+    if before[-1:].isdigit() or before[-1:] in tuple(")]}|"):
+        base.tail = (base.tail or "").strip() + "^"
+        is_fraction = next(power.iter(_M + "mfrac"), None) is not None
+        if is_fraction or _ONE_TERM.fullmatch(raised) is None:
+            _bracket(power)
+
+
+def _before(element: etree._Element) -> str:
+    """Return the text directly before an element, in its formula or in front of it."""
+    for around in (element, *element.iterancestors()):
+        before, parent = around.getprevious(), around.getparent()
+        if before is not None:
+            text = "".join(before.itertext()) + (before.tail or "")
+        else:
+            text = (parent.text if parent is not None else None) or ""
+        if text:
+            return text
+    return ""
 
 
 def _is_factor(element: etree._Element) -> bool:
@@ -337,7 +389,7 @@ def _spoken(element: etree._Element | None) -> str:
 
 def _bracket(element: etree._Element) -> None:
     inner = _inner(element)
-    if len(inner) > 1:
+    if len(inner) > 1 and inner.tag not in _BRACKETED:
         inner.text = "(" + (inner.text or "").strip()
         inner[-1].tail = (inner[-1].tail or "").strip() + ")"
 
