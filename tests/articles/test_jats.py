@@ -578,6 +578,18 @@ def test_references_are_found(paragraph: str, expected: dict) -> None:
     assert mentions(paragraph) == expected
 
 
+def test_a_range_of_supplements_implies_those_between_its_ends() -> None:
+    supplements = "".join(
+        f"<fig id='s{i}'><label>Figure 2—figure supplement {i}.</label></fig>" for i in range(1, 5)
+    )
+    content = article(
+        "<p>See <xref rid='s1'>Figure 2—figure supplements 1–4</xref>.</p>"
+        f"<fig id='f2'><label>Figure 2.</label>{supplements}</fig>"
+    )
+    implied = {f.xml_id: [r.implied for m in f.mentions for r in m.refs] for f in content.figures}
+    assert implied == {"f2": [], "s1": [False], "s2": [True], "s3": [True], "s4": [True]}
+
+
 def test_a_paragraph_does_not_hold_the_figure_that_stands_in_it() -> None:
     content = article(
         "<p>Before <xref rid='f'>Fig. 1</xref>.<fig id='f'><caption><p>Inside.</p></caption></fig>After.</p>"

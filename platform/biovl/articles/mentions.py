@@ -41,8 +41,10 @@ _WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through)\b|&)[\w(]")
 _WORDS = frozenset({"a", "A", "I"})
 _LONGEST_LABEL = 200
 """Characters; a longer label is a text, and the pattern would take quadratic time."""
+# "Fig. 2.—", "Figure-2", "FIGURE S2 |", "Figure 2—figure supplement 3".
 _LABEL = re.compile(
-    r"(?:(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*)?(?P<prefix>(?:\b|(?<=[a-z]))[SA])?(?P<number>\d+)\.?"
+    rf"(?:(?P<kind>[A-Za-z](?:.*?[A-Za-z])??)[{_DASH}\s.]*)?(?P<prefix>(?:\b|(?<=[a-z]))[SA])?"
+    rf"(?P<number>\d+)[{_DASH}\s.:|]*"
 )
 _FIGURE = re.compile(r"\bfig(?:ures?|uras?|s)?\.?$")
 _RANGE_JOINT = re.compile(
@@ -83,7 +85,10 @@ def panels_in(reference: str, after: str) -> list[str]:
 
 
 def figure_number(label: str | None) -> tuple[str, int] | None:
-    """Return type and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``."""
+    """Return type and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``.
+
+    The type is all text in front of the last number.
+    """
     if not label or len(label) > _LONGEST_LABEL:
         return None
     match = _LABEL.fullmatch(label.strip())
