@@ -562,6 +562,10 @@ def mentions(paragraph: str) -> dict[str, list[tuple[str, list[str], bool]]]:
             "<p><xref rid='F3'>3</xref>, <xref rid='F5'>5</xref></p>",
             {"F3": [("3", [], False)], "F5": [("5", [], False)]},
         ),
+        (
+            "<p>compare <xref rid='F3'>Figure 3F</xref> to <xref rid='F5'>Figure 5A</xref></p>",
+            {"F3": [("Figure 3F", ["F"], False)], "F5": [("Figure 5A", ["A"], False)]},
+        ),
         ("<p>empty <xref rid='F1'/> text</p>", {"F1": [("", [], False)]}),
         (
             "<p><xref ref-type='table' rid='T1'>Table 1</xref>, <xref ref-type='bibr' rid='b1'>1</xref></p>",

@@ -10,6 +10,7 @@ import pytest
 from biovl.articles.mentions import (
     LOOK_AHEAD,
     figure_number,
+    is_comparison,
     is_panel_range_joint,
     is_range_joint,
     panels_in,
@@ -215,6 +216,25 @@ def test_labels_have_a_kind_and_a_number(label: str | None, number: tuple[str, i
 )
 def test_a_range_of_figures_is_joined_by_nothing_but_a_dash(between: str, joins: bool) -> None:
     assert is_range_joint(between) is joins
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "between", "last", "compares"),
+    [
+        ("(compare ", "Figure 4F", " to ", "Figure 6A", True),
+        ("(see ", "Figure 4F", " to ", "Figure 6A", True),
+        ("(compare ", "Figure 4", " to ", "Figure 6", True),
+        ("are similar (relative Figure ", "4", " to Figure ", "6", True),
+        ("(compare ", "Figure 4F", "–", "Figure 6A", False),
+        ("(compare ", "Figures 4", " through ", "6", False),
+        ("compared with controls (Figs. ", "4", " to ", "6", False),
+        ("(", "Figure 4A", " to ", "6", False),
+    ],
+)
+def test_figures_that_are_compared_are_no_range(
+    before: str, first: str, between: str, last: str, compares: bool
+) -> None:
+    assert is_comparison(before, first, between, last) is compares
 
 
 @pytest.mark.parametrize(

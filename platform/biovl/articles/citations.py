@@ -11,6 +11,7 @@ from biovl.articles import text
 from biovl.articles.mentions import (
     LOOK_AHEAD,
     figure_number,
+    is_comparison,
     is_panel_range_joint,
     is_range_joint,
     panels_in,
@@ -229,7 +230,13 @@ def _ranges(
         first, last = numbering.of.get(figures[-1]), numbering.of.get(last_figure)
         if first is None or last is None or first[:2] != last[:2]:
             continue
-        if is_range_joint(content[span.end : end.start]):
+        between = content[span.end : end.start]
+        if is_range_joint(between) and not is_comparison(
+            content[max(0, span.start - LOOK_AHEAD) : span.start],
+            content[span.start : span.end],
+            between,
+            content[end.start : end.end],
+        ):
             yield figures[-1], last[2] - 1, Span(span.start, end.end)
 
 

@@ -50,6 +50,9 @@ _FIGURE = re.compile(r"\bfig(?:ures?|uras?|s)?\.?$")
 _RANGE_JOINT = re.compile(
     rf"\)?\s*(?:[{_DASH}]|\b(?:to|through)\b)\s*\(?(?:fig(?:ure)?s?\b\.?\s*)?", re.IGNORECASE
 )
+_COMPARED = re.compile(
+    r"\b(?:compar\w+|relative|similar\w*)\s+\(?(?:fig(?:ure)?s?\b\.?\s*)?$", re.IGNORECASE
+)
 _PANEL_RANGE_JOINT = re.compile(rf"(?:\(?[A-Za-z])?\)?\s*(?:[{_DASH}]|\b(?:to|through)\b)\s*\(?")
 
 
@@ -101,6 +104,17 @@ def figure_number(label: str | None) -> tuple[str, int] | None:
 def is_range_joint(between: str) -> bool:
     """Return whether the text between two references makes them the ends of a range."""
     return len(between) < LOOK_AHEAD and _RANGE_JOINT.fullmatch(between.strip()) is not None
+
+
+def is_comparison(before: str, first: str, between: str, last: str) -> bool:
+    """Return whether ``to`` between two references compares them: ``compare Fig. 4 to Fig. 6``.
+
+    Panels of two figures are not the ends of a range: ``Figure 4F to Figure 6A``.
+    """
+    if re.search(r"\bto\b", between) is None:
+        return False
+    is_of_panels = bool(panels_in(first, "") and panels_in(last, ""))
+    return is_of_panels or _COMPARED.search(before) is not None
 
 
 def is_panel_range_joint(between: str) -> bool:
