@@ -8,7 +8,14 @@ import pytest
 from lxml import etree
 
 from biovl.articles.content import License
-from biovl.articles.licenses import PUBLIC_DOMAIN, RESERVED, group_of, license_from_text, license_of
+from biovl.articles.licenses import (
+    PUBLIC_DOMAIN,
+    RESERVED,
+    group_of,
+    is_of_others,
+    license_from_text,
+    license_of,
+)
 
 NAMESPACES = (
     'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:ali="http://www.niso.org/schemas/ali/1.0/"'
@@ -221,6 +228,27 @@ def test_nothing_stated_is_no_licence(permissions: list[etree._Element]) -> None
 )
 def test_groups_are_those_of_pmc(spdx: str | None, group: str) -> None:
     assert group_of(spdx) == group
+
+
+@pytest.mark.parametrize(
+    ("caption", "of_others"),
+    [
+        ("Photograph published with permission of the parents.", False),
+        ("Images are reproduced with permission from the patient.", False),
+        ("Image used with written permission from the patient's family.", False),
+        ("Photo used with permission of the patient and her parents.", False),
+        ("From A to C, with permission of the participants.", False),
+        ("Used with the kind permission of both legal guardians.", False),
+        ("Reprinted with permission.", True),
+        ("Reproduced with permission from Elsevier.", True),
+        ("Reproduced with permission of the patient and the publisher.", True),
+        ("Photo used with permission of the Family Archive.", True),
+        ("Images of the patient, used with permission from the journal.", True),
+        ("Photo of the parents. Reprinted with permission from [12].", True),
+    ],
+)
+def test_the_permission_of_a_patient_is_no_credit(caption: str, of_others: bool) -> None:
+    assert is_of_others(caption, None) is of_others
 
 
 @pytest.mark.shared

@@ -106,18 +106,27 @@ _ALL_RESERVED = re.compile(
     r"|without\b.{0,30}\bpermission",
     re.IGNORECASE | re.DOTALL,
 )
+# The people in a picture are no third party; a publisher named after them is.
+_PERSONS = r"""
+    (?:(?:the|both|all|our|each|this|her|his|their|legal)\s)*
+    (?:patients?|parents?|guardians?|famil(?:y|ies)|relatives|participants?|subjects?|volunteers?
+        |mother|father|child(?:ren)?)\b
+"""
+_OF_PERSONS = rf"\s(?:{_PERSONS})(?!['’]?s?,?\s(?:and|or)\s(?!(?:of\s|from\s)?(?:{_PERSONS})))"
 # "Reprinted from [12] with permission", "From Lee et al., with permission", "© 2019 Elsevier",
 # "under licence from Shutterstock", "image courtesy of", "courtesy Dr. Lee"; but not "adapted
 # from the two-step assay".
 _OF_OTHERS = re.compile(
-    r"""
+    rf"""
     \b(?:re-?produced|re-?printed|re-?published|re-?used|adapted|adopted|modified|redrawn|used|taken
-        |obtained|image|figure|photo\w*)\b [^.]{0,200}?
+        |obtained|image|figure|photo\w*)\b [^.]{{0,200}}?
         \b(?:with|by|under)\s(?:the\s)?(?:kind\s|written\s|prior\s)*permission
-    |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b
-    |(?-i:\bFrom)\s(?-i:[A-Z]).{0,200}?\bwith\s(?:kind\s)?permission\b
+        (?!\s(?:of|from|by){_OF_PERSONS})
+    |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b(?!{_OF_PERSONS})
+    |(?-i:\bFrom)\s(?-i:[A-Z]).{{0,200}}?\bwith\s(?:kind\s)?permission\b
+        (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
-        (?:\[|ref\b|refs?\.|reference|(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{4}))
+        (?:\[|ref\b|refs?\.|reference|(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
     |\bpermission\s(?:from|of|by)\s(?-i:(?:the\s)?[A-Z])
     |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:(?:19|20)\d\d|by\b|of\b|holder)
     |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])
