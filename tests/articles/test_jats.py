@@ -308,6 +308,16 @@ def test_object_ids_attributions_and_permissions_are_not_caption() -> None:
     assert found.alt_text == "alt"
 
 
+def test_a_legend_in_the_attribution_ends_the_caption() -> None:
+    legend = "(A) Scheme of cells in growth medium. (B) Oil Red O staining. Scale bar = 100 μm."
+    found = figure(
+        "<caption><p>Growth of cells</p></caption><graphic xlink:href='a'/>"
+        f"<attrib>{legend.replace('(A)', '<bold>(A)</bold>')}</attrib><attrib>© Y</attrib>"
+    )
+    assert (found.caption, found.credit) == (f"Growth of cells\n{legend}", "© Y")
+    assert [found.caption[span.start : span.end] for span in found.caption_bold] == ["(A)"]
+
+
 def test_the_caption_in_the_articles_language_is_taken() -> None:
     found = figure(
         "<caption xml:lang='es'><p>uno</p></caption><caption xml:lang='en'><p>one</p></caption>",

@@ -12,6 +12,7 @@ from biovl.articles.licenses import (
     PUBLIC_DOMAIN,
     RESERVED,
     group_of,
+    is_legend,
     is_of_others,
     license_from_text,
     license_of,
@@ -249,6 +250,46 @@ def test_groups_are_those_of_pmc(spdx: str | None, group: str) -> None:
 )
 def test_the_permission_of_a_patient_is_no_credit(caption: str, of_others: bool) -> None:
     assert is_of_others(caption, None) is of_others
+
+
+@pytest.mark.parametrize(
+    ("credit", "of_others"),
+    [
+        ("Source: own calculations.", False),
+        ("Source: The authors.", False),
+        ("Source: Authors' own elaboration", False),
+        ("Fonte: Dados da pesquisa (2022).", False),
+        ("Fonte: os autores", False),
+        ("Fonte: Elaborado pelos autores, 2020.", False),
+        ("Fuente: elaboración propia.", False),
+        ("Fonte: Arquivo pessoal", False),
+        ("Fonte: os autores.\nSource: the authors.", False),
+        ("Fonte: os autores.\n© 2020 Elsevier", True),
+        ("Source: Own calculations with data from NBS (2024).", True),
+        ("Source: NBS (2024).", True),
+        ("Fonte: IBGE", True),
+        ("J. Smith", True),
+    ],
+)
+def test_the_authors_themselves_are_no_third_party(credit: str, of_others: bool) -> None:
+    assert is_of_others("A map.", credit) is of_others
+
+
+@pytest.mark.parametrize(
+    ("attribution", "legend"),
+    [
+        ("(A) Scheme of cells in growth medium. (B) Oil Red O staining. Scale bar = 100 μm.", True),
+        ("Reprinted from the first part of this study of cells, which grew in a medium.", False),
+        (
+            "Fotografia de células em cultura, com meio de crescimento; foto: J. Silva, São Paulo.",
+            False,
+        ),
+        ("Image credit: Cheng-Lin Li.", False),
+        ("Dr. J. Smith, Department of Pathology", False),
+    ],
+)
+def test_an_attribution_without_words_of_credit_is_a_legend(attribution: str, legend: bool) -> None:
+    assert is_legend(attribution) is legend
 
 
 @pytest.mark.shared

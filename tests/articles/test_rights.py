@@ -39,6 +39,7 @@ NONE_KNOWN = Terms(None, "other", None)
         ({"third_party": True}, OF_OTHERS, NONE_KNOWN),
         # A credit is one, whatever was made of it.
         ({"credit": "Reprinted with permission from Elsevier."}, OF_OTHERS, NONE_KNOWN),
+        ({"credit": "Fonte: os autores"}, None, BY),
         # Its source says that it was not cleared, whatever the article states.
         ({"redistributable": False}, NOT_ALLOWED, NONE_KNOWN),
         ({"license": RESERVED, "redistributable": False}, NOT_ALLOWED, None),

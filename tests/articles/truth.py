@@ -37,7 +37,7 @@ def captions(root: etree._Element) -> list[tuple[str | None, str | None]]:
         own = figure.findall("caption")
         # What surrounds these speaks for them too.
         grouped = next(figure.iterancestors("fig-group", "abstract"), None) is not None
-        beside = any(child.tag in ("p", "list", "legend") for child in figure)
+        beside = any(child.tag in ("p", "list", "legend", "attrib") for child in figure)
         single = len(own) < 2 and not grouped and not beside and all(map(is_plain, own))
         text = bare("".join(own[0].itertext())) if own else ""
         found.append((figure.get("id"), text if single else None))

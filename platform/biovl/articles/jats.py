@@ -140,8 +140,8 @@ def _content(article: etree._Element) -> ArticleContent:
     full_text = text.plain_readable(article.find("body"))
     listed = abbreviations(article)
     for place in places:
-        for caption in place.figure.iterfind("caption"):
-            text.mark_all(caption.iter("bold"), text.BOLD)
+        for part in place.figure.iterchildren("caption", "attrib"):
+            text.mark_all(part.iter("bold"), text.BOLD)
     mentions = cited_figures(article, places)
     language = article.get(_XML_LANG)
     shared = _shared_texts(places)
@@ -224,7 +224,7 @@ def _figure(
                 plain(part)
                 for holder in (figure, *figure.iterfind("graphic"), *figure.iterfind("media"))
                 for part in holder
-                if part.tag in ("attrib", "permissions")
+                if part.tag in ("attrib", "permissions") and not _is_legend(part)
             ),
         )
     )
@@ -252,8 +252,8 @@ def _captions(
 ) -> list[str]:
     """Return the texts of a caption in reading order, including marks.
 
-    The caption of a group applies to all its members. Paragraphs next to a caption are the end of
-    its legend.
+    The caption of a group applies to all its members. Paragraphs next to a caption, and texts
+    without credit in ``<attrib>``, are the end of its legend.
     """
     parts: list[str] = []
     if place.group is not None:
@@ -262,11 +262,17 @@ def _captions(
     if len(own) > 1:
         same = [part for part in own if part.get(_XML_LANG) in (None, language)]
         own = same or own[:1]
-    legend = [part for part in place.figure if part.tag in ("p", "list", "legend")]
+    legend = [part for part in place.figure if _is_legend(part)]
     parts += [text.with_marks(part) for part in own + legend]
     if any(parts) or place.abstract is None:
         return parts
     return shared[place.abstract]
+
+
+def _is_legend(part: etree._Element) -> bool:
+    if part.tag == "attrib":
+        return part.getparent().tag == "fig" and licenses.is_legend(plain(part))
+    return part.tag in ("p", "list", "legend")
 
 
 def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:

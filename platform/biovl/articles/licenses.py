@@ -135,6 +135,33 @@ _OF_OTHERS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_CREDIT_WORDS = re.compile(
+    r"""
+    \b(?:sources?|fontes?|fuentes?|courtes\w+|copyright\w*|permi[st]\w*|cr[eé]dit\w*|re-?print\w*
+        |re-?produced|re-?publish\w+|adapted|adopted|modified|redrawn|licen[sc]\w+|authors?|autor\w*
+        |fotos?|artists?|museum\w*|archives?|ar(?:qu|ch)ivos?|acervos?|et\sal)\b
+    |\b(?:photo\w*|pictures?|images?|drawings?|drawn|illustrat\w+|artwork)\s?(?:by\b|:)
+    |©|https?:|www\.|\b(?:19|20)\d\d\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_LEAST_LEGEND = 12
+"""Minimum words of a legend in ``<attrib>``; a shorter text may be names."""
+# "Source: own calculations.", "Fonte: Dados da pesquisa (2022)", "Fuente: los autores".
+_OWN_SOURCE = re.compile(
+    r"""
+    (?:(?:sources?|fontes?|fuentes?)\s?[:.–-]?\s*)?
+    (?:own\s(?:calculations?|elaboration|compilation|work|data|research)|research\sdata
+        |(?:(?:elaborated|prepared|compiled|created|made)\sby\s)?(?:the\s)?authors?
+        |authors?[’']s?\s(?:own\s)?(?:calculations?|elaboration|compilation|work|data|research)
+        |personal\s(?:file|archive|collection)
+        |dados\sda\spesquisa|datos\sde\sla\sinvestigaci[oó]n|(?:arquivo|acervo)\spessoal
+        |archivo\spersonal|(?:elabora\w+|autoria|fuente)\spr[oó]pr?ia
+        |(?:(?:elabora|prepara)d[oa]s?\sp(?:or|el[oa]s?)\s)?(?:(?:l?[oa]s?|el)\s)?autor(?:a|es|as)?)
+    (?:\s\(\d{4}\)|,\s\d{4})?\.?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 # "… panel B is not covered by the" CC-BY 4.0 licence.
 _EXCLUDED = re.compile(
     r"""
@@ -239,9 +266,18 @@ def is_of_others(caption: str, credit: str | None) -> bool:
 
     Args:
         caption: The figure's caption.
-        credit: The content of its ``<attrib>`` and ``<permissions>``.
+        credit: The content of its ``<attrib>`` and ``<permissions>``, one per line. The authors
+            themselves as the source are no third party.
     """
-    return bool(credit) or _OF_OTHERS.search(caption) is not None
+    lines = credit.split("\n") if credit else []
+    is_credited = any(_OWN_SOURCE.fullmatch(line.strip()) is None for line in lines)
+    return is_credited or _OF_OTHERS.search(caption) is not None
+
+
+def is_legend(attribution: str) -> bool:
+    """Return whether the text of an ``<attrib>`` is a legend: Taylor & Francis put it there."""
+    has_words = len(attribution.split()) >= _LEAST_LEGEND
+    return has_words and _CREDIT_WORDS.search(attribution) is None
 
 
 def _links(element: etree._Element) -> Iterator[str]:

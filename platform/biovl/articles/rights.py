@@ -97,7 +97,7 @@ def credits_third_party(row: Row) -> bool:
     stated, credit = row.get("third_party"), row.get("credit")
     if stated is None:
         return is_of_others(row.get("caption") or "", credit)
-    return bool(stated or credit)
+    return bool(stated) or is_of_others("", credit)
 
 
 def terms(row: Row) -> Terms:
