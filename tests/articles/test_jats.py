@@ -604,6 +604,18 @@ def test_a_range_of_supplements_implies_those_between_its_ends() -> None:
     assert implied == {"f2": [], "s1": [False], "s2": [True], "s3": [True], "s4": [True]}
 
 
+def test_a_reference_to_a_figure_in_two_languages_names_panels_of_both() -> None:
+    content = article(
+        "<p>(<xref rid='g'>Figura 1A</xref>) <xref rid='h'>Figs 2A</xref></p>"
+        "<fig-group id='g'><fig id='pt'><label>Figura 1</label></fig>"
+        "<fig id='en'><label>Figure 1</label></fig></fig-group>"
+        "<fig-group id='h'><fig id='f2'><label>Fig. 2</label></fig>"
+        "<fig id='f3'><label>Fig. 3</label></fig></fig-group>"
+    )
+    panels = {f.xml_id: [r.panels for m in f.mentions for r in m.refs] for f in content.figures}
+    assert panels == {"pt": [["A"]], "en": [["A"]], "f2": [[]], "f3": [[]]}
+
+
 def test_a_paragraph_does_not_hold_the_figure_that_stands_in_it() -> None:
     content = article(
         "<p>Before <xref rid='f'>Fig. 1</xref>.<fig id='f'><caption><p>Inside.</p></caption></fig>After.</p>"

@@ -120,7 +120,7 @@ def cited_figures(article: etree._Element, places: list[FigureContext]) -> list[
         where = dict(zip(marked, spans[text.REF], strict=True))
         places_cited = [(cited[xref], where[xref]) for xref in own]
         by_figure: dict[int, list[Reference]] = defaultdict(list)
-        for index, reference in _named(content, places_cited):
+        for index, reference in _named(content, places_cited, numbering):
             by_figure[index].append(reference)
         for index, reference in _implied(content, places_cited, numbering):
             by_figure[index].append(reference)
@@ -167,23 +167,6 @@ def _references_to(
     return cited
 
 
-def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[int, Reference]]:
-    """Yield the figures of references, with their panels."""
-    for place, (figures, span) in enumerate(cited):
-        stop = span.end + LOOK_AHEAD
-        if place + 1 < len(cited):
-            next_figures, next_span = cited[place + 1]
-            between = content[span.end : next_span.start]
-            # "Figure 3A–3C" names panel B between two references to one figure.
-            if next_figures != figures or not is_panel_range_joint(between):
-                stop = min(stop, next_span.start)
-        panels: list[str] = []
-        if len(figures) == 1:
-            panels = panels_in(content[span.start : span.end], content[span.end : stop])
-        for index in figures:
-            yield index, Reference(span.start, span.end, panels, False)
-
-
 class _Numbering:
     """Figures by the number of their label, to expand ranges."""
 
@@ -195,6 +178,30 @@ class _Numbering:
             if number is not None:
                 self.of[index] = (place.scope, *number)
                 self.figure.setdefault(self.of[index], index)
+
+
+def _named(
+    content: str, cited: list[tuple[list[int], Span]], numbering: _Numbering
+) -> Iterator[tuple[int, Reference]]:
+    """Yield the figures of references, with their panels.
+
+    A reference to several figures has panels only if all have one number: SciELO publishes a figure
+    once per language, in a group.
+    """
+    for place, (figures, span) in enumerate(cited):
+        stop = span.end + LOOK_AHEAD
+        if place + 1 < len(cited):
+            next_figures, next_span = cited[place + 1]
+            between = content[span.end : next_span.start]
+            # "Figure 3A–3C" names panel B between two references to one figure.
+            if next_figures != figures or not is_panel_range_joint(between):
+                stop = min(stop, next_span.start)
+        panels: list[str] = []
+        numbers = {numbering.of.get(index) for index in figures}
+        if len(figures) == 1 or (len(numbers) == 1 and None not in numbers):
+            panels = panels_in(content[span.start : span.end], content[span.end : stop])
+        for index in figures:
+            yield index, Reference(span.start, span.end, panels, False)
 
 
 def _implied(
