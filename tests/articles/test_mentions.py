@@ -48,6 +48,10 @@ from biovl.articles.mentions import (
         ("Fig. 2A–C, B, and E", "A B C E"),
         ("Figure 1—figure supplement 3C", "C"),
         ("Appendix 1—figure 2d", "d"),
+        ("Figura 1 A e B", "A B"),
+        ("Figura 1A y B", "A B"),
+        ("Fig. 1 [A–C]", "A B C"),
+        ("Fig. 1[a]", "a"),
         # Figures, not panels.
         ("4–6", ""),
         ("Figures 3 and 4", ""),
@@ -98,6 +102,10 @@ def test_panels_inside_a_reference(reference: str, panels: str) -> None:
         ("Fig. 2(a)", ", (b) and (d)", "a b d"),
         ("Figure 6a", " and B). Based", "a B"),
         ("A", ", C) and", "A C"),
+        ("Figura 1", "A y B); las", "A B"),
+        ("Figura 1A", " e B) mostra", "A B"),
+        ("Fig. 1", " [A–C]). The", "A B C"),
+        ("Fig. 1", "[A and B] shows", "A B"),
     ],
 )
 def test_panels_go_on_behind_a_reference(reference: str, after: str, panels: str) -> None:
@@ -114,6 +122,10 @@ def test_panels_go_on_behind_a_reference(reference: str, after: str, panels: str
         " I think",
         " (n = 5)",
         " (a significant increase)",
+        " [a significant increase]",
+        " [12]",
+        " e a área",
+        " y a la",
         " B-cell lymphoma",
         ", E. coli was",
         ", p < 0.05)",
@@ -133,6 +145,9 @@ def test_words_behind_a_number_are_no_panels(after: str) -> None:
     "after",
     [
         " and 4B). The",
+        " e a área",
+        " e o número",
+        " y la célula",
         ", 3B and C",
         ", a fluorescence assay",
         " and a phenomenon",

@@ -15,19 +15,19 @@ _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xi
 _NUMBER = re.compile(r"\d+|[IVX]+(?=\()")
 # A letter, a few of them ("AB", "Ad", "iii"), or a letter with a digit or a prime ("A1", "B′").
 _ITEM = re.compile(
-    r"(?P<open>\(\s?)?(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}|['′’″]{1,3})?)(?![^\W_])"
-    r"(?P<close>\s?\))?"
+    r"(?P<open>[(\[]\s?)?(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}|['′’″]{1,3})?)(?![^\W_])"
+    r"(?P<close>\s?[)\]])?"
 )
 _JOINT = re.compile(
     rf"""
     (?: (?P<range> \s*[{_DASH}]\s* | \s+(?:to|through)\s+ )
-      | \s*[,&/+]\s*(?:(?:and|&)\s*)? | \s+(?:and|or|&)\s+ | ;\s?(?=\() )
+      | \s*[,&/+]\s*(?:(?:and|&)\s*)? | \s+(?:and|or|&|[ye](?!\s+[ao]\s+\w))\s+ | ;\s?(?=[(\[]) )
     (?:(?P<number>\d+)\s?)?
     """,
     re.VERBOSE,
 )
 # Between number and panel inside a reference: "2(a)", "2 A", "4, C", "1-A", "1, panels a and g".
-_INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=\(?[A-Za-z])")
+_INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=[(\[]?[A-Za-z])")
 _NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
 _PROSE_BEHIND = re.compile(
     rf"""
@@ -37,7 +37,7 @@ _PROSE_BEHIND = re.compile(
     """,
     re.VERBOSE,
 )
-_WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through)\b|&)[\w(]")
+_WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through|y|e)\b|&)[\w(]")
 _WORDS = frozenset({"a", "A", "I"})
 _LONGEST_LABEL = 200
 """Characters; a longer label is a text, and the pattern would take quadratic time."""
@@ -167,9 +167,9 @@ def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
 
 def _read_behind_number(found: _Panels, after: str, number: str) -> None:
     """Parse the panels after a reference that ends in its number."""
-    if after[0] == "(" or after[0].isalpha():
+    if after[0] in "([" or after[0].isalpha():
         end = _read_list(found, after, 0, number, is_direct=True)
-        if after[0] == "(" and ")" not in after[: end + 1]:
+        if after[0] in "([" and not set(")]") & set(after[: end + 1]):
             found.labels.clear()
         return
     named = _NAMED.match(after)
@@ -181,8 +181,9 @@ def _read_behind_number(found: _Panels, after: str, number: str) -> None:
         return
     end = _read_list(found, after, start, number, is_prose=True)
     # Behind a space or comma only a list that is closed, or a range, is surely one.
-    closed_by = after[start : end + 1] if after[start] == "(" else after[end : end + 1]
-    closings = ")" if after[start] == "(" else ")].,;:"
+    is_open = after[start] in "(["
+    closed_by = after[start : end + 1] if is_open else after[end : end + 1]
+    closings = ")]" if is_open else ")].,;:"
     if not any(closing in closed_by for closing in closings) and len(found.labels) < 3:
         found.labels.clear()
 
