@@ -758,6 +758,20 @@ def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    "mark",
+    [
+        "<xref ref-type='fn' rid='n'>*</xref>",
+        "<xref ref-type='fn' rid='n'><sup>1</sup></xref>",
+        "<sup><xref ref-type='fn' rid='n'>1</xref></sup>",
+        "<fn id='n'><label>1</label><p>Part of a thesis.</p></fn>",
+    ],
+)
+def test_footnotes_are_no_part_of_a_title(mark: str) -> None:
+    title = f"<title-group><article-title>Growth{mark} of cells{mark}</article-title></title-group>"
+    assert article("", front=title).title == "Growth of cells"
+
+
+@pytest.mark.parametrize(
     ("ids", "pmcid", "version"),
     [
         ("<article-id pub-id-type='pmcid'>PMC12</article-id>", "PMC12", None),

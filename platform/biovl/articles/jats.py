@@ -49,6 +49,9 @@ _GLUED_LABEL = re.compile(
     re.MULTILINE,
 )
 _PMIDS = etree.XPath('descendant::pub-id[@pub-id-type="pmid"]/text()')
+_MARKS_IN_TITLES = etree.XPath(
+    "(front | front-stub)//article-title//*[self::fn or self::xref[@ref-type='fn']]"
+)
 # Licences are read without regard to marks.
 _SUPERSCRIPTS = etree.XPath(
     "descendant::sup[not(ancestor::permissions or ancestor::license"
@@ -131,6 +134,7 @@ def _content(article: etree._Element) -> ArticleContent:
     for references in reference_lists:
         pmids |= dict.fromkeys(pmid.strip() for pmid in _PMIDS(references))
     text.detach(reference_lists)
+    text.detach(_MARKS_IN_TITLES(article))
     places = figure_places(article)
     _move_floats(article)
     text.prepare(article)
