@@ -758,6 +758,20 @@ def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    "group",
+    [
+        "<kwd-group kwd-group-type='abbreviations'>{}</kwd-group>",
+        "<kwd-group><title>Abbreviations:</title>{}</kwd-group>",
+    ],
+)
+def test_abbreviations_among_the_keywords_are_no_keywords(group: str) -> None:
+    listed = "<kwd>CT, computed tomography</kwd><kwd>US: <italic>ultrasound</italic></kwd>"
+    content = article("", front="<kwd-group><kwd>liver</kwd></kwd-group>" + group.format(listed))
+    assert content.keywords == ["liver"]
+    assert content.abbreviations == "CT, computed tomography\nUS: ultrasound"
+
+
+@pytest.mark.parametrize(
     "mark",
     [
         "<xref ref-type='fn' rid='n'>*</xref>",

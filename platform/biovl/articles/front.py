@@ -7,6 +7,7 @@ from typing import Any
 from lxml import etree
 
 from biovl.articles import licenses
+from biovl.articles.glossary import are_abbreviations
 from biovl.articles.text import plain, plain_or_none, plain_readable
 
 _PMCID = re.compile(r"(?:PMC)?(\d+)(?:\.(\d+))?", re.IGNORECASE)
@@ -51,7 +52,12 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "doi": _id(meta, "doi"),
         "title": title,
         "abstract": _abstract(meta),
-        "keywords": _unique(plain(word) for word in meta.iterfind("kwd-group//kwd")),
+        "keywords": _unique(
+            plain(word)
+            for group in meta.iterfind("kwd-group")
+            if not are_abbreviations(group)
+            for word in group.iter("kwd")
+        ),
         "subjects": _unique(
             plain(subject) for subject in meta.iterfind("article-categories//subject")
         ),

@@ -15,8 +15,8 @@ _SECTIONS = ("sec", "notes", "app", "ack", "fn")
 def abbreviations(article: etree._Element) -> str | None:
     """Return the abbreviations listed in a prepared article, one per line; None without a list.
 
-    A line is ``MRI: magnetic resonance imaging``. In the body, only ``<glossary>`` and
-    ``<def-list>`` are read. Lists in replies and reviews are excluded.
+    A line is ``MRI: magnetic resonance imaging``; of keywords, as published. In the body, only
+    ``<glossary>`` and ``<def-list>`` are read. Lists in replies and reviews are excluded.
     """
     lines: dict[str, None] = {}
     for part in ("front", "body", "back"):
@@ -26,10 +26,17 @@ def abbreviations(article: etree._Element) -> str | None:
     return "\n".join(lines) or None
 
 
+def are_abbreviations(keywords: etree._Element) -> bool:
+    """Return whether a ``<kwd-group>`` lists abbreviations."""
+    kind = keywords.get("kwd-group-type", "").lower()
+    return kind.startswith("abbr") or _TITLE.match(plain(keywords.find("title"))) is not None
+
+
 def _lists(root: etree._Element) -> Iterator[etree._Element]:
     for element in root.iter(*_LISTS):
         if next(element.iterancestors(*_LISTS), None) is None:
             yield element
+    yield from filter(are_abbreviations, root.iter("kwd-group"))
     # The body's sections are part of its text.
     for element in root.iter(*_SECTIONS) if root.tag != "body" else ():
         is_note = element.get("fn-type") in ("abbr", "abbreviations")
@@ -39,6 +46,9 @@ def _lists(root: etree._Element) -> Iterator[etree._Element]:
 
 
 def _lines(listed: etree._Element) -> Iterator[str]:
+    if listed.tag == "kwd-group":
+        yield from filter(None, map(plain, listed.iter("kwd")))
+        return
     items = list(listed.iter("def-item"))
     for item in items:
         term, meaning = plain(item.find("term")).strip(" :"), plain(item.find("def"))
