@@ -94,6 +94,17 @@ SAID = [
     ("Unlikely pneumonia.", {"Pneumonia": "u"}),
     ("Pneumonia is less likely.", {"Pneumonia": "u"}),
     ("Pneumonia unlikely, effusion present.", {"Pneumonia": "u", "Pleural Effusion": "p"}),
+    # Degrees of enlargement.
+    ("The heart is mildly to moderately enlarged.", {"Cardiomegaly": "p"}),
+    ("Cardiac silhouette size is mildly enlarged.", {"Cardiomegaly": "p"}),
+    ("Cardiac silhouette size is normal.", {"Cardiomegaly": "n"}),
+    ("The heart is not significantly enlarged.", {"Cardiomegaly": "n"}),
+    ("The heart is normal and the aorta is enlarged.", {"Cardiomegaly": "n"}),
+    ("The cardiomediastinal silhouette is mildly enlarged.", {"Enlarged Cardiomediastinum": "p"}),
+    (
+        "The cardiac and mediastinal silhouettes are mildly enlarged.",
+        {"Enlarged Cardiomediastinum": "p"},
+    ),
     # Effusions elsewhere.
     ("Pericardial effusion. Large knee effusion.", {}),
     ("Pericardial and pleural effusions.", {"Pleural Effusion": "p"}),

@@ -30,18 +30,20 @@ _NOT_OF_OTHERS = "".join(
     f"(?<!{place} )"
     for place in "pericardial joint hip knee ankle elbow shoulder subdural ear".split()
 )
+_HEART = r"(?:heart(?: size)?|cardiac (?:silhouette|shadow|size)(?: size)?)"
+_MEDIASTINUM = r"(?:cardio-?)?mediastin(?:um|al (?:silhouettes?|contours?))"
+# "Mildly to moderately enlarged", but not "normal and the aorta is enlarged".
+_IS = r"(?:is|are|appears?|remains?)(?: (?!and\b|with\b)\w+){0,3}?"
 _MENTIONS: Mapping[str, str] = {
     "Enlarged Cardiomediastinum": (
         r"(?:enlarged|widened|wide|prominent|enlargement of the|widening of the)"
-        r"(?: superior| upper)? (?:cardio-?)?mediastin(?:um|al (?:silhouette|contours?))"
-        r"|mediastinal (?:widening|enlargement)|(?:cardio)?mediastinum is (?:enlarged|widened)"
-        r"|cardiomediastinal (?:silhouette|contours?) (?:is|are) (?:enlarged|widened)"
+        rf"(?: superior| upper)? {_MEDIASTINUM}"
+        rf"|mediastinal (?:widening|enlargement)|{_MEDIASTINUM} {_IS} (?:enlarged|widened)"
     ),
     "Cardiomegaly": (
         r"cardiomegaly|cardiac enlargement"
         r"|(?:enlarged|enlargement of the) (?:heart|cardiac (?:silhouette|shadow))"
-        r"|(?:heart(?: size)?|cardiac (?:silhouette|shadow|size)) (?:is|appears|remains)"
-        r"(?: \w+)? (?:enlarged|increased)|cardiothoracic ratio (?:is )?increased"
+        rf"|{_HEART} {_IS} (?:enlarged|increased)|cardiothoracic ratio (?:is )?increased"
     ),
     "Lung Opacity": (
         r"(?:lung |pulmonary |airspace |air-space |interstitial |ground[- ]glass |reticular "
@@ -92,12 +94,12 @@ _MENTION = {name: re.compile(rf"\b(?:{phrases})\b") for name, phrases in _MENTIO
 # Phrases without the finding's name.
 _NORMAL: Mapping[str, re.Pattern[str]] = {
     "Cardiomegaly": re.compile(
-        r"\b(?:heart(?: size)?|cardiac (?:silhouette|size))(?: and [\w ]{1,40}?)?"
+        rf"\b{_HEART}(?: and [\w ]{{1,40}}?)?"
         r" (?:is|are|appears?|remains?) (?:\w+ )?(?:normal|unremarkable|not enlarged)"
         r"|\bnormal (?:heart|cardiac)(?: size| silhouette)?|\bheart is not enlarged"
     ),
     "Enlarged Cardiomediastinum": re.compile(
-        r"\b(?:cardio)?mediastin(?:um|al (?:silhouette|contours?))(?: and [\w ]{1,40}?)?"
+        rf"\b{_MEDIASTINUM}(?: and [\w ]{{1,40}}?)?"
         r" (?:is|are|appears?|remains?) (?:\w+ )?(?:normal|unremarkable|stable|within normal)"
         r"|\bnormal (?:cardio)?mediastin"
     ),
