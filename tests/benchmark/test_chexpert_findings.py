@@ -105,6 +105,53 @@ SAID = [
         "The cardiac and mediastinal silhouettes are mildly enlarged.",
         {"Enlarged Cardiomediastinum": "p"},
     ),
+    # Where a negation ends.
+    (
+        "There is no pleural effusion or pneumothorax, and the cardiac silhouette is enlarged.",
+        {"Pleural Effusion": "n", "Pneumothorax": "n", "Cardiomegaly": "p"},
+    ),
+    (
+        "There is no focal consolidation, and bibasilar atelectasis is present.",
+        {"Consolidation": "n", "Atelectasis": "p"},
+    ),
+    (
+        "There is no pneumothorax and a small left pleural effusion is present.",
+        {"Pneumothorax": "n", "Pleural Effusion": "p"},
+    ),
+    (
+        "Lungs are clear, no pneumothorax, and heart size is mildly enlarged.",
+        {"Lung Opacity": "n", "Pneumothorax": "n", "Cardiomegaly": "p"},
+    ),
+    (
+        "No edema, mass, and the heart is enlarged.",
+        {"Edema": "n", "Lung Lesion": "n", "Cardiomegaly": "p"},
+    ),
+    (
+        "No consolidation, effusion, and pneumothorax.",
+        {"Consolidation": "n", "Pleural Effusion": "n", "Pneumothorax": "n"},
+    ),
+    ("No effusion, and no edema.", {"Pleural Effusion": "n", "Edema": "n"}),
+    ("Removal of a chest tube and a feeding tube.", {"Support Devices": "n"}),
+    ("No evidence of an effusion and a mass.", {"Pleural Effusion": "n", "Lung Lesion": "n"}),
+    # What is not said of a finding does not make it absent.
+    ("The effusion is not well assessed on this single view.", {"Pleural Effusion": "p"}),
+    ("The left effusion is not larger.", {"Pleural Effusion": "p"}),
+    ("Pulmonary edema is not worse than yesterday.", {"Edema": "p"}),
+    ("The pneumothorax is not as large as before.", {"Pneumothorax": "p"}),
+    ("The endotracheal tube is not in optimal position.", {"Support Devices": "p"}),
+    ("The mass is not well seen.", {"Lung Lesion": "p"}),
+    ("Pneumothorax is not clearly visible.", {"Pneumothorax": "n"}),
+    ("A fracture has not been identified.", {"Fracture": "n"}),
+    ("Pneumonia has not been excluded.", {"Pneumonia": "u"}),
+    # What follows a list is about all of it.
+    (
+        "Consolidation, effusion and pneumothorax are absent.",
+        {"Consolidation": "n", "Pleural Effusion": "n", "Pneumothorax": "n"},
+    ),
+    (
+        "Edema, left effusion and atelectasis are present.",
+        {"Edema": "p", "Pleural Effusion": "p", "Atelectasis": "p"},
+    ),
     # Effusions elsewhere.
     ("Pericardial effusion. Large knee effusion.", {}),
     ("Pericardial and pleural effusions.", {"Pleural Effusion": "p"}),

@@ -118,7 +118,8 @@ _BEFORE, _AFTER = 300, 100
 _CONTRAST = re.compile(
     r"\b(?:but|however|although|though|whereas|while|except|otherwise|yet|there (?:is|are)|"
     r"with (?:new|persistent|stable|increased|small|mild|moderate|large))\b"
-    r"|, (?:the|a|an|heart|cardiac|mild|moderate|severe|small|stable|unchanged|persistent)\b"
+    r"|, (?:and )?(?:the|a|an|heart|cardiac|mild|moderate|severe|small|stable|unchanged"
+    r"|persistent)\b"
 )
 _UNCERTAIN_BEFORE = re.compile(
     r"\b(?:may|might|could|possib(?:le|ly)|probabl[ey]|likely|suspected|suspicio(?:n|us)|question"
@@ -127,8 +128,8 @@ _UNCERTAIN_BEFORE = re.compile(
     r"|differential|versus|vs|potential(?:ly)?|consider|unlikely(?=[^,]*$))\b|\?"
 )
 _UNCERTAIN_AFTER = re.compile(
-    r"^[^,]{0,60}?\b(?:(?:cannot|can ?not|not|couldn't|can't) be (?:entirely |completely )?"
-    r"(?:excluded|ruled out)|(?:not|never) (?:entirely |completely )?excluded|unlikely"
+    r"^[^,]{0,60}?\b(?:(?:cannot|can ?not|not|never|couldn't|can't) (?:be |been )?"
+    r"(?:entirely |completely )?(?:excluded|ruled out)|unlikely"
     r"|is (?:questioned|difficult)"
     r"|(?:are|is|would be) (?:(?:less|more|most|very) )?(?:possible|likely|suspected|considered))\b"
     r"|^\s*(?:\?|(?:versus|vs)\b)|^ ?[:–-] ?(?:\?|(?:possibl[ey]|probabl[ey]|likely|suspected"
@@ -144,21 +145,27 @@ _NO_NEGATION = re.compile(
 _CHANGES = re.compile(
     r"^ (?:has|have) (?:\w+ )?(?:in|de)creased|^ (?:has|have) (?:worsened|developed)"
 )
+# "No edema, and effusions are present" and "no edema and a small effusion", but neither "no edema,
+# effusion, and mass" nor "removal of a line and a tube".
+_NEXT_CLAUSE = r"[^,]*, and\b|(?: (?!(?:an?|the)\b)[^, ]+)+ and an? "
 _NEGATIVE_BEFORE = re.compile(
     r"\b(?:no|not|without|never|absen(?:ce of|t)|free of|clear of|negative for|denies|lack of"
     r"|neither|nor|resol(?:ved|ution of)|exclud(?:es|ed|ing)|rul(?:es|ed|ing) out|rather than"
-    r"|removal of|removed)\b"
+    rf"|removal of|removed)\b(?!{_NEXT_CLAUSE})"
 )
 _NEGATIVE_AFTER = re.compile(
     r"^[^,]{0,40}?\b(?:(?:is|are|was|were|has been|have been) (?:no longer|absent|excluded"
-    r"|ruled out|resolved|removed"
-    r"|not(?! (?:\w+ )?(?:changed|resolved|cleared|removed|improved|increased|decreased)))"
+    r"|ruled out|resolved|removed)"
     r"|(?:has|have) (?!not |partial|partly|incomplete)(?:\w+ )?(?:resolved|cleared)"
-    r"|not (?:seen|identified|present|evident|visuali[sz]ed|demonstrated))"
+    r"|not (?:been )?(?:(?!well |fully |as )\w+ )?(?:seen|identified|present|evident|visuali[sz]ed"
+    r"|demonstrated|visible|detected|found|noted|apparent|appreciated|observed|suspected))"
     r"|^ (?!not |never |partial|partly|incomplete)(?:\w+ )?(?:removed|resolved|excluded"
     r"|ruled out)\b"
     r"|^ ?[:–-] ?(?:none|nil|absent|negative|removed|resolved|no(?! \w))\b"
 )
+_ITEM = rf"(?:\w+ )?(?:{'|'.join(_MENTIONS.values())})"
+# "Consolidation, effusion and edema are absent": what follows the list is about all of it.
+_REST_OF_LIST = re.compile(rf"^(?:, {_ITEM})+,? (?:and|or) {_ITEM}(?= (?:are|were|have)\b)")
 # "Edema: no evidence" negates the edema, "chest tube: no pneumothorax" not the tube.
 _NO_FINDING_AFTER = re.compile(r"^ ?: ?no\b")
 
@@ -220,7 +227,7 @@ def _state(before: str, after: str, *, is_device: bool) -> State:
     # In "effusion: no, edema: mild", the second mention begins a clause as well.
     if _CHANGES.match(after) or (answers and after.lstrip().startswith(":")):
         before = before.rpartition(",")[2]
-    after = _NO_NEGATION.sub("", _CONTRAST.split(after)[0])
+    after = _REST_OF_LIST.sub("", _NO_NEGATION.sub("", _CONTRAST.split(after)[0]))
     if _UNCERTAIN_BEFORE.search(before) or _UNCERTAIN_AFTER.search(after):
         return "uncertain"
     if _NEGATIVE_BEFORE.search(before) or _NEGATIVE_AFTER.search(after):
