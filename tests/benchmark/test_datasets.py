@@ -212,6 +212,28 @@ def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: 
         opening.open_labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.array([1, None, 0], pa.uint8()),
+        pa.array([1, None, 0], pa.uint16()),
+        pa.array([1.0, None, 0.0]),
+        pa.array([1.0, float("nan"), 0.0], pa.float32()),
+    ],
+    ids=lambda labels: str(labels.type),
+)
+def test_numbers_of_any_type_are_labels(tmp_path: Path, labels: pa.Array) -> None:
+    hub_table(tmp_path, "x.parquet", image=[png(1), png(2), png(3)], label=labels)
+    found = opening.open_labelled(str(tmp_path))
+    assert (found.labels.tolist(), found.left_out) == ([1, 0], {"no label": 1})
+
+
+def test_fractions_are_no_labels(tmp_path: Path) -> None:
+    hub_table(tmp_path, "x.parquet", image=[png(1), png(2)], label=[1.0, 0.5])
+    with pytest.raises(ArtifactError, match=r"label holds numbers that are no labels .*0\.5"):
+        opening.open_labelled(str(tmp_path))
+
+
 def test_labels_that_files_number_differently_are_refused(tmp_path: Path) -> None:
     hub_table(tmp_path, "train-0.parquet", image=[png(1)], label=[1])
     features = {"label": {"_type": "ClassLabel", "names": ["malignant", "benign"]}}

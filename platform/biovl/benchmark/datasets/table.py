@@ -1,8 +1,8 @@
 """Parquet tables with an image and a label or a text per row, as published on Hugging Face.
 
-Images are bytes, or a struct of ``bytes`` and ``path``. Labels are strings, or integers with names
-in the metadata (``ClassLabel``). Splits are a column, or part of the file names
-(``test-00000-of-00001.parquet``, ``train_1.parquet``).
+Images are bytes, or a struct of ``bytes`` and ``path``. Labels are strings, or integers (also
+stored as doubles) with names in the metadata (``ClassLabel``). Splits are a column, or part of the
+file names (``test-00000-of-00001.parquet``, ``train_1.parquet``).
 """
 
 import json
@@ -158,8 +158,16 @@ def _labels(
     config: Config, column: pa.ChunkedArray, schema: pa.Schema
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return labels, -1 if missing, and the names of the classes."""
-    if pa.types.is_integer(column.type):
-        label_N = column.fill_null(-1).to_numpy().astype(np.int64)
+    # pandas stores integers with missing values as doubles.
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        try:
+            label_N = column.cast(pa.int64()).fill_null(-1).to_numpy()
+        except pa.ArrowInvalid as error:
+            raise ArtifactError(
+                f"{config.path}: {config.label} holds numbers that are no labels ({error})"
+            ) from error
         names = config.classes or _class_names(schema, config.label)
         if not names:
             raise ArtifactError(
