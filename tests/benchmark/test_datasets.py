@@ -322,6 +322,13 @@ def test_lines_of_a_text_are_captions_where_clip_benchmark_reads_them_so(tmp_pat
     assert found.left_out == {"of another split": 1}
 
 
+def test_only_line_breaks_end_the_captions_of_a_text(tmp_path: Path) -> None:
+    text = "a\u2028b\x0cc\x85d \r\n e\n"
+    tar(tmp_path / "test/0.tar", {"0.png": png(1), "0.txt": text.encode()})
+    write(tmp_path / "dataset_type.txt", b"retrieval\n")
+    assert opening.open_pairs(str(tmp_path)).texts == ["a\u2028b\x0cc\x85d", "e"]
+
+
 def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
     write(tmp_path / "images/a.png", png(1))
     rows = [

@@ -105,6 +105,16 @@ def test_the_token_file_has_no_splits(tmp_path: Path, encoding: str) -> None:
     assert any("has no splits" in text for text in manifest.warnings)
 
 
+@pytest.mark.parametrize("space", ["\u2028", "\x0c", "\x85"])
+def test_only_line_breaks_end_a_caption_of_the_token_file(tmp_path: Path, space: str) -> None:
+    raw = flickr(tmp_path / "raw")
+    (raw / "dataset_flickr30k.json").unlink()
+    token = f"10000.jpg#0\tone{space}two\n10001.jpg#0\tthree\n"
+    (raw / "results_20130124.token").write_text(token, encoding="utf-8")
+    run("flickr30k", raw, tmp_path / "out")
+    assert table(tmp_path / "out")["text"].to_pylist() == [["one two"], ["three"]]
+
+
 def test_the_table_with_bars_is_read(tmp_path: Path) -> None:
     raw = flickr(tmp_path / "raw")
     (raw / "dataset_flickr30k.json").unlink()

@@ -84,7 +84,11 @@ def build(config: Config) -> LabelledImages | Pairs:
     name, ids = config.path.rstrip("/").rpartition("/")[2], [row.key for row in rows]
     if is_pairs:
         kind = folder.read(_TYPE).decode().strip() if folder.exists(_TYPE) else ""
-        texts = [row.text.splitlines() if kind == "retrieval" else [row.text] for row in rows]
+        # Not splitlines, which also ends lines at characters that captions can contain.
+        texts = [
+            [line.strip() for line in row.text.split("\n")] if kind == "retrieval" else [row.text]
+            for row in rows
+        ]
         return selection.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
     classes = config.classes
     if not classes and folder.exists("classnames.txt"):

@@ -357,7 +357,8 @@ def _of_tokens(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Capti
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
         warnings.append(f"{name} is not UTF-8 and was read as cp1252")
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines, which also ends lines at characters that captions can contain.
+    for number, line in enumerate(text.split("\n"), 1):
         image, tab, caption = line.partition("\t")
         if line.strip() and not tab:
             raise SourceError(
