@@ -17,7 +17,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
 
 from biovl.benchmark import data as opening
 from biovl.benchmark import encoders
-from biovl.benchmark.figure_retrieval import leaks
+from biovl.benchmark.figure_retrieval import candidates, leaks
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.job import figure_retrieval
 from biovl.benchmark.figure_retrieval.mteb_task import figure_retrieval_task
@@ -111,6 +111,22 @@ def test_every_article_left_out_has_its_reason(tmp_path: Path) -> None:
     expected["an article of the same title before the cut-off"] = 1
     assert manifest.counts["articles_left_out"] == expected
     assert ids(tmp_path / "task") == {f"PMC{n}-F1" for n in (100, 101, 102)} | {"PMC50.2-F1"}
+
+
+@pytest.mark.parametrize(
+    ("doi", "expected"),
+    [
+        ("10.1101/2021.01.02.425071", True),
+        ("10.1101/123456", True),
+        ("10.64898/2025.12.01.1", True),
+        ("10.1101/gr.275871.121", False),
+        ("10.1101/gad.348174.120", False),
+        ("10.5555/1101", False),
+    ],
+)
+def test_preprints_are_told_from_journals_of_the_same_publisher(doi: str, expected: bool) -> None:
+    article = {"article_type": "research-article", "doi": doi, "journal": "A Journal"}
+    assert candidates.is_preprint(article) is expected
 
 
 def test_every_figure_left_out_has_its_reason(tmp_path: Path) -> None:

@@ -30,8 +30,9 @@ FORMAT = "image format that browsers do not show"
 NO_CAPTION, NO_MENTION = "caption too short", "no sentence that cites it alone"
 
 _FORMATS = ("jpeg", "png", "gif", "webp")
+# Journals of Cold Spring Harbor Laboratory Press have 10.1101, too: 10.1101/gr.275871.121.
 _PREPRINT_DOI = re.compile(
-    r"10\.(?:1101|21203|48550|2139/ssrn|20944/preprints|31219|31234|26434|36227|55458|64898)"
+    r"10\.(?:1101/\d|21203|48550|2139/ssrn|20944/preprints|31219|31234|26434|36227|55458|64898)"
 )
 _PREPRINT_SERVERS = re.compile(
     r"\b(?:biorxiv|medrxiv|arxiv|chemrxiv|research square|preprints?(?:\.org)?|ssrn|osf)\b", re.I
