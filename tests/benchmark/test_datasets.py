@@ -364,6 +364,25 @@ def test_rows_of_the_same_file_are_one_image_with_several_captions(tmp_path: Pat
     assert shades(found.images) == [1, 2]
 
 
+@pytest.mark.parametrize("name", ["captions.csv", "captions.tsv"])
+@pytest.mark.parametrize("closing", ["", '"Dog" runs', '""'])
+def test_a_quotation_mark_that_would_join_rows_is_an_error_with_its_line(
+    tmp_path: Path, name: str, closing: str
+) -> None:
+    comma = "\t" if name.endswith(".tsv") else ","
+    rows = [("image", "caption"), ("a.png", '"Two\nlines"'), ("b.png", '"Cat sits'), ("c.png", "x")]
+    text = "\n".join(comma.join(row) for row in [*rows, ("d.png", closing)])
+    write(tmp_path / name, text.encode())
+    with pytest.raises(ArtifactError, match=r"line 4: .*quotation mark.*b\.png.*Cat sits"):
+        opening.open_pairs(str(tmp_path / name))
+
+
+def test_rows_of_another_number_of_cells_are_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "captions.csv", b"image,caption\na.png,one\nb.png,two, three\n")
+    with pytest.raises(ArtifactError, match=r"line 3: 3 cells, 2 in the header"):
+        opening.open_pairs(str(tmp_path / "captions.csv"))
+
+
 def test_other_columns_are_text_and_paths_are_compared(tmp_path: Path) -> None:
     write(tmp_path / "a.png", png(1))
     rows = ["image,patient,caption", "a.png,01,one", "./a.png,1,two"]

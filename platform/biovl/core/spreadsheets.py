@@ -8,7 +8,8 @@ cannot be (cp1252 decodes every other one to wrong letters), so it must be named
 
 import codecs
 import csv
-from collections.abc import Collection, Iterator
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 from typing import TextIO
 
 _MARKS = {
@@ -68,7 +69,8 @@ def rows(
         needed: Names of the required columns.
 
     Raises:
-        csv.Error: If the text is not valid CSV.
+        csv.Error: If the text is not valid CSV, or a quotation mark opens a cell of several lines
+            that does not end: it would contain the following rows.
     """
     csv.field_size_limit(_MAX_CELL_CHARS)
     skipped = 0
@@ -78,15 +80,32 @@ def rows(
     else:
         delimiter = delimiter_of(first, delimiter, needed)
 
+    of_row = list[str]()
+
     def lines() -> Iterator[str]:
-        if first:
-            yield first
-        yield from text
+        for line in itertools.chain([first] if first else [], text):
+            of_row.append(line)
+            yield line
 
     reader = csv.reader(lines(), delimiter=delimiter)
     for cells in reader:
+        if len(of_row) > 1:
+            number = reader.line_num + skipped - len(of_row) + 1
+            _check_quotes(of_row, delimiter, number)
+        of_row.clear()
         if cells:
             yield reader.line_num + skipped, cells
+
+
+def _check_quotes(lines: Sequence[str], delimiter: str, number: int) -> None:
+    """Raise csv.Error if a quoted cell of a row's lines, the first of this number, does not end."""
+    try:
+        list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        raise csv.Error(
+            f"line {number}: a cell begins with a quotation mark and does not end with one: "
+            f"{lines[0].rstrip()[:80]!r}. In a quoted cell, write each mark of the text twice"
+        ) from error
 
 
 def delimiter_of(header: str, default: str, needed: Collection[str]) -> str:

@@ -41,6 +41,25 @@ def test_a_table_that_ends_within_a_row_is_reported(tmp_path: Path) -> None:
             raw.table("twice.csv", ["id"])
 
 
+@pytest.mark.parametrize("end", ["", '|"The" end', "\n\n"])
+def test_a_quotation_mark_that_would_join_rows_is_an_error_with_its_line(
+    tmp_path: Path, end: str
+) -> None:
+    (tmp_path / "t.csv").write_text(f'id|a\n1|"two\nlines"\n2|"A" cat\n3|"A cat\n4|b\n5{end}')
+    with (
+        RawFiles(str(tmp_path), "nowhere") as raw,
+        pytest.raises(SourceError, match=r"t\.csv .*line 5: .*quotation mark.*A cat.*nowhere"),
+    ):
+        raw.table("t.csv", ["id"])
+
+
+def test_cells_of_several_lines_and_marks_within_a_line_are_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('id\ta\n1\t"two\n""lines"""\n2\t"A" cat\n3\t5" long\n')
+    with RawFiles(str(tmp_path), "nowhere") as raw:
+        rows, _ = raw.table("t.csv", ["id"])
+    assert [row["a"] for row in rows] == ['two\n"lines"', "A cat", '5" long']
+
+
 def test_links_are_followed_once_and_hidden_files_skipped(tmp_path: Path) -> None:
     raw, other = tmp_path / "raw", tmp_path / "other"
     for folder in (raw, other, raw / "__MACOSX", raw / ".cache"):

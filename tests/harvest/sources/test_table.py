@@ -54,6 +54,13 @@ def test_rows_of_one_article_are_one_package(tmp_path: Path) -> None:
     assert first.name == "A1"
 
 
+def test_a_quotation_mark_that_would_join_rows_is_an_error_with_its_line(tmp_path: Path) -> None:
+    rows = 'image,caption\na.png,One\nb.png,"Cat sits\nc.png,Two\n'
+    (tmp_path / "t.csv").write_text(rows)
+    with pytest.raises(SourceError, match=r"source\.path: .*line 3: .*quotation mark.*b\.png"):
+        read(tmp_path / "t.csv")
+
+
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "xlsx"])
 def test_every_form_of_table(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"t.{kind}"

@@ -6,6 +6,7 @@ file has several rows, these columns are read from the first. File names are rel
 of the table.
 """
 
+import csv
 import io
 import posixpath
 from collections import Counter
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import pyarrow as pa
-from pyarrow import csv
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
@@ -41,30 +41,31 @@ def build(config: Config) -> Pairs:
     """Return the pairs, with the other columns in ``about``.
 
     Raises:
-        ArtifactError: If the table does not exist, or a column is missing.
+        ArtifactError: If the table does not exist, a column is missing, or a row has other cells.
     """
     uri, _, name = config.path.rpartition("/")
     folder = Folder(uri or ".")
     if not folder.exists(name):
         raise ArtifactError(f"{config.path} is not there: expected a table of captions")
     try:
-        text = spreadsheets.decode(folder.read(name))
-        delimiter = spreadsheets.delimiter_of(
-            text.partition("\n")[0],
-            "\t" if name.endswith(".tsv") else ",",
-            (config.image, config.caption),
-        )
-        options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        # Digits are names: patient 001 is not 1, and a column of them has no other type.
-        with csv.open_csv(io.BytesIO(text.encode()), None, options) as reader:
-            types = dict.fromkeys(reader.schema.names, pa.string())
-        with_types = csv.ConvertOptions(strings_can_be_null=False, column_types=types)
-        table = csv.read_csv(io.BytesIO(text.encode()), None, options, with_types)
+        text = io.StringIO(spreadsheets.decode(folder.read(name)), newline="")
+        delimiter = "\t" if name.endswith(".tsv") else ","
+        needed = (config.image, config.caption)
+        rows = spreadsheets.rows(text, delimiter=delimiter, needed=needed)
+        _, header = next(rows, (0, []))
+        cells_of = [list[str]() for _ in header]
+        for number, cells in rows:
+            if len(cells) != len(header):
+                raise csv.Error(f"line {number}: {len(cells)} cells, {len(header)} in the header")
+            for own, cell in zip(cells_of, cells, strict=True):
+                own.append(cell)
     except UnicodeDecodeError as error:
         hint = spreadsheets.encoding_hint(error)
         raise ArtifactError(f"{config.path} cannot be read as a table: {hint}") from error
-    except pa.ArrowInvalid as error:
+    except csv.Error as error:
         raise ArtifactError(f"{config.path} cannot be read as a table: {error}") from error
+    # All are strings: patient 001 is not 1.
+    table = pa.table([pa.array(cells, pa.string()) for cells in cells_of], header)
     for column in (config.image, config.caption):
         if column not in table.column_names:
             raise ArtifactError(

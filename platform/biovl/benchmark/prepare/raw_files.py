@@ -189,7 +189,8 @@ class RawFiles:
             keep: Columns to return with ``needed``, to save memory for large tables; None: all.
 
         Raises:
-            SourceError: If the file is not a table or lacks a needed column.
+            SourceError: If the file is not a table, lacks a needed column, or has a quoted cell
+                that does not end.
         """
         data = self.read(name)
         if data.startswith(b"\x1f\x8b"):
@@ -223,7 +224,10 @@ class RawFiles:
                     row = [*cells, *[""] * (len(columns) - len(cells))]
                     found.append({column: row[at].strip() for at, column in shown})
         except csv.Error as error:
-            raise self.damaged(name, error) from error
+            raise SourceError(
+                f"{self.folder}/{name} cannot be read as a table: {error}. It may be truncated; it "
+                f"is from {self._get}"
+            ) from error
         if found and len(last) < len(columns):
             warnings.append(f"{name} ends within a row: it may be truncated")
         return found, warnings
