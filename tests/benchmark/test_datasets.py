@@ -212,6 +212,35 @@ def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: 
         opening.open_labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
 
 
+def test_rows_left_out_are_counted_by_split(tmp_path: Path) -> None:
+    labels = {"train": ["a", None, None, "b"], "test": ["a", "b", None, "b"]}
+    for split, named in labels.items():
+        images = [png(number) for number in range(4)]
+        hub_table(tmp_path / "table", f"{split}.parquet", image=images, named=named)
+        files = {"0.cls": b"0", "0.png": png(0), "1.cls": b"0", "2.cls": b"1"}
+        tar(tmp_path / f"tars/{split}/0.tar", files)
+        for name in ("a/0.png", "b/0.png", f"b/{split}.txt", "b/notes.txt"):
+            write(tmp_path / "folder" / split / name, png(0))
+    write(tmp_path / "folder/train/a/other.txt", b"")
+    write(tmp_path / "tars/classnames.txt", b"cat\ndog\n")
+    tables = opening.open_labelled(Plugin("table", {"path": f"{tmp_path}/table", "label": "named"}))
+    assert (tables.left_out, selection.only(tables, "test").left_out) == (
+        {"no label": 3},
+        {"no label": 1},
+    )
+    tars = opening.open_labelled(str(tmp_path / "tars"))
+    assert (tars.left_out, selection.only(tars, "test").left_out) == (
+        {"no image": 4},
+        {"no image": 2},
+    )
+    folders = opening.open_labelled(str(tmp_path / "folder"))
+    reason = "no image by its name"
+    assert (folders.left_out, selection.only(folders, "test").left_out) == (
+        {reason: 5},
+        {reason: 2},
+    )
+
+
 @pytest.mark.parametrize(
     "labels",
     [

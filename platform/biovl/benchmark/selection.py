@@ -65,7 +65,7 @@ def labelled(
     classes: Sequence[str],
     splits: Sequence[str] | np.ndarray,
     ids: Sequence[str],
-    left_out: Mapping[str, int] | None = None,
+    left_out_of: Mapping[str, Mapping[str, int]] | None = None,
 ) -> LabelledImages:
     """Return validated labelled images, sorted by split so that each split is one part.
 
@@ -106,7 +106,7 @@ def labelled(
         classes=tuple(classes),
         splits=split_N[order],
         ids=[ids[row] for row in order],
-        left_out=dict(left_out or {}),
+        left_out_of=dict(left_out_of or {}),
     )
 
 
@@ -135,7 +135,13 @@ def only(data: LabelledImages, split: str) -> LabelledImages:
         labels=data.labels[rows],
         splits=data.splits[rows],
         ids=[data.ids[row] for row in rows],
+        left_out_of={split: data.left_out_of.get(split, {})},
     )
+
+
+def count_left_out(reason: str, splits: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return the number of rows left out by split and reason, from the split of each row."""
+    return {split: {reason: count} for split, count in Counter(splits).items()}
 
 
 def pairs(

@@ -6,6 +6,7 @@ reports), ``captions`` (CSV), ``long_captions`` (harvested articles), ``choices`
 (questions). No image is decoded here: unreadable ones are detected when they are embedded.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -49,8 +50,13 @@ class LabelledImages:
     """Split of each image: train, val or test. str, [N]."""
     ids: list[str]
     """Unique id of each image; [N]."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows left out, by reason."""
+    left_out_of: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Number of rows left out, by split and reason."""
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Number of rows left out, by reason."""
+        return dict(sum(map(Counter, self.left_out_of.values()), Counter[str]()))
 
 
 @dataclass(frozen=True, kw_only=True)

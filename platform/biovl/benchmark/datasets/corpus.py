@@ -93,7 +93,8 @@ def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
         )
     classes = config.classes or tuple(found)
     pairs = pairs.append_column("_class", values)
-    kept = _in_order(pairs.filter(pc.is_in(values, pa.array(classes, pa.string()))))
+    has_class = pc.is_in(values, pa.array(classes, pa.string()))
+    kept, others = _in_order(pairs.filter(has_class)), pairs.filter(pc.invert(has_class))
     return selection.labelled(
         name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.label}",
         images=_images(config, kept, config.label, *classes),
@@ -101,7 +102,7 @@ def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
         classes=classes,
         splits=kept["split"].to_pylist(),
         ids=kept["pair_id"].to_pylist(),
-        left_out={NO_LABEL: len(pairs) - len(kept)} if len(kept) < len(pairs) else {},
+        left_out_of=selection.count_left_out(NO_LABEL, others["split"].to_pylist()),
     )
 
 

@@ -38,7 +38,7 @@ def build(config: Config) -> LabelledImages:
     Raises:
         ArtifactError: If there are no class folders, or only one.
     """
-    tree, left_out = Tree(config.path), Counter[str]()
+    tree, left_out_of = Tree(config.path), dict[str, Counter[str]]()
     try:
         top = tree.folder(tree.path)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -57,13 +57,14 @@ def build(config: Config) -> LabelledImages:
     for name, split in splits.items() if has_splits else [("", config.split)]:
         folder = f"{tree.path}/{name}".rstrip("/")
         listing = tree.folder(folder)
+        left_out = left_out_of.setdefault(split or "", Counter())
         left_out.update(listing.refused.values())
         for class_folder in listing.folders:
             inside = tree.below(f"{folder}/{class_folder}")
             left_out.update(inside.refused.values())
             begin = f"{name}/{class_folder}/".lstrip("/")
             files = [file for file in inside.files if file.lower().endswith(ENDINGS)]
-            left_out[OTHER] += len(inside.files) - len(files)
+            left_out.update({OTHER: len(inside.files) - len(files)})
             files_of.setdefault(class_folder, []).extend(
                 (begin + file, split or "") for file in files
             )
@@ -101,7 +102,7 @@ def build(config: Config) -> LabelledImages:
         classes=[name.replace("_", " ") for name in classes],
         splits=[split for _, _, split in rows],
         ids=names,
-        left_out=+left_out,
+        left_out_of={split: +left_out for split, left_out in left_out_of.items()},
     )
 
 

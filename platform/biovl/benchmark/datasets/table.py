@@ -114,7 +114,7 @@ def build(config: Config) -> LabelledImages | Pairs:
         classes=classes,
         splits=split_N[labelled],
         ids=[names[row] for row in labelled],
-        left_out={NO_LABEL: len(label_N) - len(labelled)} if len(labelled) < len(label_N) else {},
+        left_out_of=selection.count_left_out(NO_LABEL, split_N[label_N < 0].tolist()),
     )
 
 

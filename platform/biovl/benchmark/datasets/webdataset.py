@@ -67,9 +67,9 @@ def build(config: Config) -> LabelledImages | Pairs:
         for number, (name, split) in enumerate(tars)
         for row in _rows(folder, name, split, number)
     ]
-    left_out = Counter({NO_IMAGE: sum(row.offset < 0 for row in rows)})
+    without = [row.split for row in rows if row.offset < 0]
     rows = [row for row in rows if row.offset >= 0]
-    is_pairs = all(row.label < 0 for row in rows)
+    is_pairs, left_out = all(row.label < 0 for row in rows), Counter({NO_IMAGE: len(without)})
     if is_pairs and any(row.split == "test" for row in rows):
         left_out[OTHER_SPLIT] = sum(row.split != "test" for row in rows)
         rows = [row for row in rows if row.split == "test"]
@@ -102,7 +102,7 @@ def build(config: Config) -> LabelledImages | Pairs:
         classes=classes,
         splits=[row.split for row in rows],
         ids=ids,
-        left_out=+left_out,
+        left_out_of=selection.count_left_out(NO_IMAGE, without),
     )
 
 
