@@ -12,14 +12,21 @@ from biovl.articles.captions import readable
 from biovl.articles.citances import Citance, citances, references
 from biovl.core.records import Mention, Reference
 
+# A number with letters of panels: "4A-C", "1a, b and d", but only "1" of "1 a cell".
+_NUMBER = r"[SA]?\d+(?:[a-z]\b(?:(?:[-–—]|,\s*(?:and\s+)?|\s*&\s*|\s+and\s+)[a-z]\b)*)?"
+_KIND = r"(?:fig(?:ure|\.)?|scheme|plate|image)"
 _LABEL = re.compile(
     r"^\s*(?:(?:supplementary|supplemental|extended data|additional file)\s+)?"
-    r"(?:fig(?:ure|\.)?|scheme|plate|image)s?\.?\s*[SA]?\d+[a-z]?\s*[.:|–—-]*\s*",
+    rf"(?:{_KIND}s\.?\s*{_NUMBER}(?:\s*(?:[-–—]|,|,?\s+and\s|&)\s*{_NUMBER})*"
+    rf"|{_KIND}\.?\s*{_NUMBER})"
+    r"(?:\s*[-–—]\s*(?:figure supplement|source data|video)\s*\d+)*\s*[.:|–—-]*\s*",
     re.IGNORECASE,
 )
 _REMAINS = re.compile(r"\bfig(?:ure|s|ures)?\b\.?\s*\(?[SA]?\d|\bpanels?\b", re.IGNORECASE)
 """Traces of a reference that the grammar has not read whole."""
-_MARK = "\0"
+_ONE, _SEVERAL = "\0", "\1"
+"""Stand for a reference in the singular and in the plural."""
+_MARK = f"[{_ONE}{_SEVERAL}]"
 _FILLER = r"(?:see|also|as|in|e\.g\.|i\.e\.|cf\.?|and|left|right|top|bottom|upper|lower|middle|\W)"
 _IN_BRACKETS = re.compile(rf"\s*[(\[]{_FILLER}*{_MARK}(?:{_FILLER}|{_MARK})*[)\]]", re.IGNORECASE)
 _IN_LIST = re.compile(
@@ -84,7 +91,8 @@ def without_references(citance: Citance) -> str | None:
     """Return a citing sentence without references to figures; None if that is not possible.
 
     A reference in brackets is removed with them; "Figure 2 shows" becomes "The figure shows". For a
-    sentence that also cites another figure the result is None: it describes both.
+    sentence that also cites another figure the result is None: it describes both. "Figures 2A and
+    2B show" becomes "The figures show".
     """
     own = {(one.figure, one.kind) for one in citance.references}
     cited = references(citance.text)
@@ -94,10 +102,12 @@ def without_references(citance: Citance) -> str | None:
     text, last = "", 0
     for start, end in sorted(spans):
         if start >= last and end > start:
-            text += citance.text[last:start] + _MARK
+            is_plural = re.match(r"fig(?:ure)?s\b|.*\band\b", citance.text[start:end], re.I)
+            text += citance.text[last:start] + (_SEVERAL if is_plural else _ONE)
             last = end
     text = _IN_BRACKETS.sub("", text + citance.text[last:])
     text = _IN_LIST.sub("", text)
-    text = re.sub(rf"^\W*{_MARK}", "The figure", text).replace(_MARK, "the figure")
+    for mark, words in ((_ONE, "figure"), (_SEVERAL, "figures")):
+        text = re.sub(rf"^\W*{mark}", f"The {words}", text).replace(mark, f"the {words}")
     text = re.sub(r"\s+([.,;:])", r"\1", " ".join(text.split()))
     return None if _REMAINS.search(text) else text
