@@ -212,6 +212,22 @@ def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: 
         opening.open_labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
 
 
+@pytest.mark.parametrize(
+    ("folds", "expected"), [([1.0, 2.0, None], "1, 2"), ([True, False, None], "false, true")]
+)
+def test_values_that_an_error_about_where_lists_match(
+    tmp_path: Path, folds: list[object], expected: str
+) -> None:
+    images = [png(1), png(2), png(3)]
+    hub_table(tmp_path, "x.parquet", image=images * 2, label=[0, 0, 0, 1, 1, 1], fold=folds * 2)
+    settings = {"path": str(tmp_path), "where": {"fold": "other"}}
+    with pytest.raises(ArtifactError, match=rf"fold 'other', only {expected}$"):
+        opening.open_labelled(Plugin("table", settings))
+    for value in expected.split(", "):
+        data = Plugin("table", {**settings, "where": {"fold": value}})
+        assert len(opening.open_labelled(data).images) == 2
+
+
 def test_rows_left_out_are_counted_by_split(tmp_path: Path) -> None:
     labels = {"train": ["a", None, None, "b"], "test": ["a", "b", None, "b"]}
     for split, named in labels.items():

@@ -132,7 +132,8 @@ def _found(where: Mapping[str, str], values: pa.Table) -> str:
     """Return requested and existing values of columns, for an error message."""
     parts = []
     for name, value in where.items():
-        existing = sorted(str(one) for one in values[name].unique().to_pylist())
+        # The strings with which `where` is compared: 1 for the double 1.0.
+        existing = sorted(values[name].cast(pa.string()).drop_null().unique().to_pylist())
         parts.append(f"{name} {value!r}, only {', '.join(existing[:40])}")
     return "; ".join(parts)
 
