@@ -52,7 +52,7 @@ class PublicScore:
     code: str
     """Version of biovl that evaluated the model."""
     date: str
-    """Day on which the report was written, ISO 8601."""
+    """Day of the file time of the report's manifest, UTC, ISO 8601; a copy may have a later one."""
 
     def sentence(self, score: Mapping[str, Any]) -> str:
         """Return the interval, the protocol and the data of a score in words."""
