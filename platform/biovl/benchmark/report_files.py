@@ -19,7 +19,7 @@ from biovl.core.errors import NothingUsable
 from biovl.runtime.job import Job
 
 KIND = "report"
-FORMAT = 5
+FORMAT = 6
 """Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 

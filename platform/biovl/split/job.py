@@ -35,7 +35,7 @@ from biovl.split.detector import config as detection
 from biovl.split.rows import Propose, figure_of, split
 
 KIND = "panels"
-FORMAT = 6
+FORMAT = 7
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _FIGURES, _ARTICLES = "figures/", "articles/"

@@ -29,7 +29,7 @@ from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
-FORMAT = 2
+FORMAT = 3
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 FEW = 1_000
 """Fewer figures than this are worth a warning: recall says little."""
