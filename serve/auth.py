@@ -35,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from serve.http.exchanges import Caller, exchange_in
 from serve.http.problems import Problem
@@ -257,7 +258,7 @@ def _read(path: Path, setting: str, kind: type[_KeysFile] | type[_KeysList]) -> 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{setting} {path} cannot be read: {error}") from error
     try:
-        values = yaml.load(text, _UniqueNames)
+        values = yaml.load(text, configs.UniqueKeys)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}, line {line}: {error.problem}") from None
@@ -302,21 +303,6 @@ def _known(key: _Key) -> _Known:
         name=key.name, scopes=key.scopes, bucket=f"key:{key.name}", rate_per_s=key.rate_per_s
     )
     return _Known(bytes.fromhex(key.sha256), caller)
-
-
-class _UniqueNames(yaml.SafeLoader):  # type: ignore[misc]
-    """Rejects names that are there twice: of two lists ``keys``, YAML would keep the last one."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-        names = [name.value for name, _ in pairs if isinstance(name, yaml.ScalarNode)]
-        for at, (name, _) in enumerate(pairs):
-            if isinstance(name, yaml.ScalarNode) and name.value in names[:at]:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"{name.value:.64} is there twice: keep one",
-                    problem_mark=name.start_mark,
-                )
-        return super().construct_mapping(node, deep)
 
 
 def _stamp(path: Path, setting: str) -> _Stamp:

@@ -118,6 +118,21 @@ def test_each_cluster_reaches_as_far_as_its_members_are_spread(
     np.testing.assert_allclose(concepts.limits_K(1.5, 0.25), [0.25] * 4)
 
 
+def test_copies_of_a_clusters_only_image_are_near_it(concepts: Concepts, tmp_path: Path) -> None:
+    # The others' usual 95th percentile is 2.5.
+    object.__setattr__(concepts, "p95_K", np.array([0, 2, 3, 4], np.float32))
+    limits = concepts.limits_K(2.0, None)
+    np.testing.assert_allclose(limits, [0.5, 4, 6, 8])
+    near, apart = np.float32(1e-6), 0.6
+    found = of_new(new(tmp_path, [(0, near), (0, apart)]), concepts, labels(), limits)
+    assert found.table["label_source"].to_pylist() == ["nearest", None]
+    object.__setattr__(concepts, "p95_K", np.zeros(4, np.float32))
+    found = of_new(
+        new(tmp_path / "all", [(0, near)]), concepts, labels(), concepts.limits_K(2.0, None)
+    )
+    assert found.table["label_source"].to_pylist() == ["nearest"]
+
+
 def test_clusters_of_a_few_members_reach_as_far_as_usual(concepts: Concepts) -> None:
     object.__setattr__(concepts, "sizes_K", np.array([19, 20, 20, 0]))
     np.testing.assert_allclose(concepts.limits_K(2.0, None), [5, 4, 6, 5])

@@ -369,6 +369,22 @@ def test_items_are_added_to_a_list_and_removed_from_it(
         assert config.override(known, given).names == names
 
 
+def test_repeated_changes_are_together_and_none_is_lost() -> None:
+    changes = ["names+=a", "epochs=2", 'names+=["b","c"]', "names-=d", "epochs=3"]
+    assert config.changes_of(changes) == {
+        "names+": ["a", "b", "c"], "names-": "d", "epochs": "3"
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"names\+=.*may not alternate"):
+        config.changes_of(["names+=a", "names-=b", "names+=c"])
+
+
+def test_a_setting_that_a_file_has_twice_is_refused(tmp_path: Path) -> None:
+    recipe = tmp_path / "run.yaml"
+    recipe.write_text("optim:\n  lr: 1\n  lr: 2\n")
+    with pytest.raises(ConfigError, match="'lr' is there twice"):
+        config._recipe(str(recipe), {})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

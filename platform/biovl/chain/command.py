@@ -85,17 +85,8 @@ def from_command_line(
     )
     parsed = parser.parse_args(arguments)
     try:
-        values, names = dict(recipes[parsed.recipe]()), list[str]()
-        for text in parsed.changes:
-            name, value = configs.change_of(text)
-            names.append(name)
-            if name[-1] in "+-" and name in values:
-                values[name] = configs.together(values[name], value)
-                continue
-            # Settings are replaced in the order in which they are given.
-            for before in (name, f"{name}+", f"{name}-"):
-                values.pop(before, None)
-            values[name] = value
+        values = configs.changes_of(parsed.changes, recipes[parsed.recipe]())
+        names = [configs.change_of(text)[0] for text in parsed.changes]
         chain = read_chain(steps, parsed.recipe, values)
         reject_unused(names, chain, steps)
         return chain, parsed.dry_run

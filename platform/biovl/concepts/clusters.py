@@ -18,6 +18,10 @@ KIND = "concepts"
 
 _MANY = 20
 """Minimum members for a 95th percentile: a twentieth of them is one."""
+_LEAST_SPREAD = 0.1
+"""Minimum 95th percentile, relative to the median of all: copies of one image lie closer."""
+_ROUNDING = 1e-5
+"""Distance that is rounding, relative to the largest coordinate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,8 @@ class Concepts:
         """Return the maximum distance from each centroid at which new images get labels, float32.
 
         ``max_distance``, or ``reach`` times the 95th percentile of the members' distances. Clusters
-        with fewer than 20 members use the median of the larger clusters' percentiles.
+        with fewer than 20 members use the median of the larger clusters' percentiles, and clusters
+        of copies of one image, whose distances are nearly 0, at least a tenth of it.
         """
         if max_distance is not None:
             return np.full(len(self.keys), max_distance, np.float32)
@@ -70,7 +75,11 @@ class Concepts:
         if not is_many.all():
             usual = p95_K[is_many] if is_many.any() else p95_K[self.sizes_K > 0]
             p95_K[~is_many] = np.median(usual) if len(usual) else 0.0
-        return (reach * p95_K).astype(np.float32)
+        if is_many.any():
+            p95_K = np.maximum(p95_K, _LEAST_SPREAD * np.median(p95_K[is_many]))
+        # Coordinates of another run differ by their rounding.
+        rounding = _ROUNDING * np.abs(self.centroids_KC).max(initial=0.0)
+        return np.maximum(reach * p95_K, rounding).astype(np.float32)
 
 
 def open_concepts(uri: str) -> Concepts:

@@ -7,7 +7,7 @@ import difflib
 import functools
 import itertools
 import unicodedata
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -171,21 +171,6 @@ def _described(panel_type: str, panel_subtype: str | None) -> str:
     return f"{panel_type!r:.100}{subtype}"
 
 
-class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
-    """Rejects duplicate keys: plain YAML silently keeps the last one."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"{key.value!r:.100} stands there twice or is no name",
-                    problem_mark=key.start_mark,
-                )
-            seen.add(key.value)
-        return dict(super().construct_mapping(node, deep))
-
-
 def _read(path: str | None) -> dict[str, Any]:
     if path is None:
         text = resources.files(__package__).joinpath(_OURS).read_bytes()
@@ -197,7 +182,7 @@ def _read(path: str | None) -> dict[str, Any]:
         except (OSError, BiovlError) as error:
             raise ConfigError(f"the taxonomy {path} cannot be read: {error}") from error
     try:
-        values = yaml.load(text, _UniqueKeys)
+        values = yaml.load(text, configs.UniqueKeys)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"the taxonomy {path or _OURS} is not YAML: {error}") from error
     if not isinstance(values, dict):

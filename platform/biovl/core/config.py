@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -320,12 +320,57 @@ def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
     try:
         filesystem, path = open_location(name)
         with filesystem.open_input_stream(path) as stream:
-            values = yaml.safe_load(stream.read())
+            values = yaml.load(stream.read(), UniqueKeys)
     except (OSError, yaml.YAMLError, BiovlError) as error:
         raise ConfigError(f"{name} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{name} holds no settings by name")
     return values
+
+
+class UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
+    """A YAML loader that rejects a key that occurs twice: YAML would keep the last one."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode) or key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value!r:.100} is there twice or is no name: keep one",
+                    problem_mark=key.start_mark,
+                )
+            seen.add(key.value)
+        return dict(super().construct_mapping(node, deep))
+
+
+def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return several ``NAME=VALUE`` by name; the items of repeated ``NAME+=`` are together.
+
+    Args:
+        texts: The arguments of ``--set``, in their order.
+        values: Settings that are changed, such as those of a recipe.
+
+    Raises:
+        ConfigError: If a text has another form, or ``+=`` and ``-=`` of one list alternate: by name
+            only one of each can be kept.
+    """
+    found = dict(values or {})
+    for text in texts:
+        name, value = change_of(text)
+        if name[-1] in "+-" and name in found:
+            other = name[:-1] + ("-" if name[-1] == "+" else "+")
+            if list(found).index(name) < (list(found).index(other) if other in found else 0):
+                raise ConfigError(
+                    f"--set {name}=…: changes of a list may not alternate here, give all += of "
+                    f"{name[:-1]} one after the other, and all -= too"
+                )
+            found[name] = together(found[name], value)
+            continue
+        # Settings are replaced in the order in which they are given.
+        for before in (name, f"{name}+", f"{name}-"):
+            found.pop(before, None)
+        found[name] = value
+    return found
 
 
 def change_of(text: str) -> tuple[str, Any]:

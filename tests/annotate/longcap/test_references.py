@@ -28,6 +28,19 @@ CASES = [
     ("Tumours shrank (|Fig. 2|, 95% CI 1.2).", [], "Tumours shrank (95% CI 1.2)."),
     ("It shrank (|Fig. 2A|, a typical mouse).", ["A"], "It shrank (A, a typical mouse)."),
     ("It shrank (|Figs. 2|, 3 and 4).", [], "It shrank."),
+    # Intervals are no works.
+    (
+        "The odds ratio was 2.4 (95% CI [1, 4]) in men (|Fig. 2|).",
+        [],
+        "The odds ratio was 2.4 (95% CI [1, 4]) in men.",
+    ),
+    (
+        "Scaled to the range [0, 1] before plotting (|Fig. 2|).",
+        [],
+        "Scaled to the range [0, 1] before plotting.",
+    ),
+    ("The median was 12 [8, 15] days (|Fig. 2|).", [], "The median was 12 [8, 15] days."),
+    ("The stay was 120 [8, 15] days (|Fig. 2|).", [], "The stay was 120 days."),
     # Dates are no works.
     ("It was wet (May 2019) here (|Fig. 2|).", [], "It was wet (May 2019) here."),
     ("Rain fell (June – October 2010, |Fig. 2|).", [], "Rain fell (June – October 2010)."),

@@ -47,6 +47,10 @@ _IS_FIGURE = re.compile(r"[Ff]ig|FIG")
 _BRACKET = re.compile(r"[(\[]((?:[^()\[\]]|\([A-Za-z\d,–-]{1,5}\)){1,300})[)\]]")
 _WORKS = re.compile(r"\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*")
 _NUMBERED_WORKS = re.compile(r"(?<=[a-z\d%)”’.,;\s])\[\s?\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*\s?\]")
+_BEFORE_INTERVAL = re.compile(r"(?:\b(?:CI|IQR|range|intervals?|domain)|[=×∈⊂~])[\s,:]*$")
+_VALUE_BEFORE = re.compile(
+    r"(?:\b(?:median|mean|was|were|is|of|versus|vs\.?)|=)\s(\d+(?:\.\d+)?)\s$"
+)
 _DATE_WORDS = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?|Spring|Summer|Autumn|Fall|Winter|Early|Mid|Late|to|of"
@@ -149,9 +153,22 @@ def _works(sentence: str, superscripts: Sequence[Span]) -> list[Span]:
     for match in _NUMBERED_WORKS.finditer(sentence):
         before = sentence[max(0, match.start() - 16) : match.start()]
         is_index = re.search(r"(?<![A-Za-z])[A-Za-z]$", before) is not None
+        if _is_interval(before, match.group()):
+            continue
         if not is_index and not _NEEDS_MORE.search(before):
             spans.append(Span(match.start(), match.end()))
     return spans
+
+
+def _is_interval(before: str, bracket: str) -> bool:
+    """Return whether a bracket is an interval, not works: ``95% CI [1, 4]``, ``range [0, 1]``."""
+    numbers = [int(number) for number in re.findall(r"\d+", bracket)]
+    if len(numbers) < 2:
+        return False
+    if 0 in numbers or _BEFORE_INTERVAL.search(before):
+        return True
+    value = _VALUE_BEFORE.search(before)
+    return value is not None and len(numbers) == 2 and numbers[0] <= float(value[1]) <= numbers[1]
 
 
 def _brackets(sentence: str, own: Sequence[OwnReference]) -> Iterator[_Found]:

@@ -41,7 +41,7 @@ def main() -> None:
     """
     parsed = _parser().parse_args()
     try:
-        values: dict[str, Any] = dict(configs.change_of(text) for text in parsed.changes)
+        values = configs.changes_of(parsed.changes)
         failed = _list(values) if parsed.table == "list" else _reproduce(parsed, values)
     except BiovlError as error:
         print(error, file=sys.stderr)
