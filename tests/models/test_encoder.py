@@ -267,3 +267,10 @@ def test_vectors_in_half_precision_are_near_those_in_full():
         assert other.dtype == np.float32
         assert 0 < np.abs(one - other).max() < 0.03
         np.testing.assert_allclose(np.linalg.norm(other, axis=1), 1, atol=1e-5)
+
+
+def test_an_endless_line_does_not_fill_the_memory():
+    built = native()
+    line = np.zeros((1, 600_000, 3), np.uint8)
+    pixels_HWC = encoder.Encoder(built).preparation.crop(line)
+    assert pixels_HWC.shape == (built.image_size, built.image_size, 3)

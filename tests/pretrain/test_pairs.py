@@ -33,6 +33,10 @@ class Words:
         return [np.array([1, *text.encode(), 2], np.int32) for text in texts]
 
 
+def crop(pixels: np.ndarray) -> np.ndarray:
+    return resize_center_crop(Image.fromarray(pixels), PX)
+
+
 def words(loaded: Loaded) -> list[str]:
     return [bytes(ids[1:-1].astype(np.uint8)).decode() for ids in loaded.tokens]
 
@@ -176,7 +180,9 @@ def test_an_empty_text_is_a_text(tmp_path: Path) -> None:
 
 def test_validation_draws_nothing(corpus: str) -> None:
     places, rows = read_places(corpus, "train"), np.array([4, 1])
-    found = load_validation(places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
+    found = load_validation(
+        places, rows, image_px=PX, crop=crop, data=DataConfig(), tokenizer=Words()
+    )
     assert words(found) == ["text 4", "text 1"]
     for pixels, row in zip(found.pixels_BHWC, rows.tolist(), strict=True):
         with Image.open(io.BytesIO(encoded(row))) as image:
@@ -292,11 +298,12 @@ def test_validation_leaves_out_or_stops(tmp_path: Path) -> None:
     uri = write_corpus(tmp_path, lambda n: BROKEN["no image"](n) if n == 11 else files(n))
     places, rows = read_places(uri, "train"), np.array([10, 11])
     with pytest.raises(ArtifactError, match=r"train/00001.tar, pair p11"):
-        load_validation(places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
+        load_validation(places, rows, image_px=PX, crop=crop, data=DataConfig(), tokenizer=Words())
     kept = load_validation(
         places,
         rows,
         image_px=PX,
+        crop=crop,
         data=DataConfig(unreadable="replace"),
         tokenizer=Words(),
     )

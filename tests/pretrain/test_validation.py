@@ -1,5 +1,6 @@
 """Judging a checkpoint: on pairs that may not be there, and on other data."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from torch.nn.functional import cross_entropy
 
 from biovl.benchmark import direct
 from biovl.core import config as configs
@@ -94,9 +96,11 @@ def test_training_pools_the_token_that_the_published_model_pools(
 COLOURS = {"red": (200, 20, 10), "dark_blue": (10, 20, 90), "green": (10, 180, 30)}
 
 
-def png(colour: tuple[int, int, int], number: int = 0) -> bytes:
-    pixels = np.full((64, 64, 3), colour, np.uint8)
+def png(colour: tuple[int, int, int], number: int = 0, width: int = 64) -> bytes:
+    pixels = np.full((64, width, 3), colour, np.uint8)
     pixels[: 4 + number] = 255
+    # Outside the center crop of a wide image.
+    pixels[:, 64 + colour[0] // 8 :] = 255
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "PNG")
     return stream.getvalue()
@@ -113,19 +117,47 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "colours"
 
 
-def write_val(corpus: Path) -> None:
+def write_val(corpus: Path, width: int = 64) -> None:
     (corpus / "val").mkdir(parents=True)
     rows = []
     with (corpus / "val/00000.tar").open("wb") as stream:
         shard = ShardWriter(stream)
         for number, (name, colour) in enumerate(COLOURS.items()):
             about = json.dumps({"caption": name, "mentions": []}).encode()
-            files = {"png": png(colour), "txt": name.encode(), "json": about}
+            files = {"png": png(colour, width=width), "txt": name.encode(), "json": about}
             place = shard.add(f"p{number}", files)
             rows.append((f"p{number}", "val", "val/00000.tar", place.offset, place.size, 2))
         shard.finish()
     names = "pair_id split shard offset size text_tokens".split()
     pq.write_table(pa.table(list(zip(*rows, strict=True)), names), corpus / "index.parquet")
+
+
+def test_images_of_val_are_prepared_as_by_the_published_model(tmp_path: Path) -> None:
+    write_val(tmp_path / "corpus", width=192)
+    plain = configs.recipe_settings(pretrain_config.tiny())
+    built = build(
+        configs.build(PretrainConfig, {**plain, "corpus": "", "out": ""}).model, with_weights=True
+    )
+    squash = dataclasses.replace(built, preprocess={"resize_mode": "squash"})
+    encoder.save(tmp_path / "model", squash, built.model.state_dict())
+    model = {
+        "name": "open_clip",
+        "architecture": str(tmp_path / "model"),
+        "weights": str(tmp_path / "model"),
+    }
+    changes = {"corpus": str(tmp_path / "corpus"), "out": str(tmp_path / "out"), "model": model}
+    config = configs.build(PretrainConfig, {**plain, **changes})
+    checkpoints = Checkpoints(config.out)
+    checkpoints.save({"steps_done": 1, "model": built.model.state_dict()})
+    checkpoints.wait()
+    loss = validate(config, 1, torch.device("cpu"))["loss"]
+
+    published = encoder.load(str(tmp_path / "model"))
+    images = [png(colour, width=192) for colour in COLOURS.values()]
+    similarities_NN = published.embed_images(images) @ published.embed_texts(list(COLOURS)).T
+    logits_NN = torch.tensor(similarities_NN * published.logit_scale)
+    each_way = [cross_entropy(way, torch.arange(3)) for way in (logits_NN, logits_NN.T)]
+    assert loss == pytest.approx(float(sum(each_way)) / 2, rel=1e-4)
 
 
 def test_other_data_is_scored_as_by_the_published_model(tmp_path: Path, folder: Path) -> None:

@@ -80,10 +80,9 @@ def resize_center_crop(image: Image.Image, size_px: int) -> np.ndarray:
 
     The bytes equal those of open_clip's transform for evaluation. Shape [size, size, 3], uint8.
     """
+    image = without_ends(image)
     width, height = image.size
     short = min(width, height)
-    if max(width, height) > _LONGEST * short:
-        return resize_center_crop(_middle(image, _LONGEST * short), size_px)
     # Truncated and not rounded, as in torchvision.
     size = int(size_px * width / short), int(size_px * height / short)
     resized = image.resize(size, Image.Resampling.BICUBIC)
@@ -91,7 +90,11 @@ def resize_center_crop(image: Image.Image, size_px: int) -> np.ndarray:
     return np.asarray(resized.crop((left, top, left + size_px, top + size_px)))
 
 
-def _middle(image: Image.Image, longest: int) -> Image.Image:
+def without_ends(image: Image.Image) -> Image.Image:
+    """Return the middle of an image with an aspect ratio above 64; other images unchanged."""
+    longest = _LONGEST * min(image.size)
+    if max(image.size) <= longest:
+        return image
     width, height = min(image.width, longest), min(image.height, longest)
     left, top = (image.width - width) // 2, (image.height - height) // 2
     return image.crop((left, top, left + width, top + height))

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.workers import Precision
 from biovl.images.decode import decode_rgb
+from biovl.images.transforms import without_ends
 from biovl.models import tokenization
 from biovl.models.builders import open_clip
 from biovl.models.builders.open_clip import Built, Described
@@ -142,7 +143,9 @@ class Preparation:
         # The last two transforms convert to a tensor and normalize: this is done next to the
         # towers, so that the pixels sent there are a quarter as large.
         steps = image_transform_v2(PreprocessCfg(**settings), is_train=False).transforms[:-2]
-        self._steps = list(steps)
+        # Resized to its shorter side, a line one pixel high would exhaust memory.
+        is_center_crop = settings["resize_mode"] == "shortest"
+        self._steps = [*([without_ends] if is_center_crop else []), *steps]
 
     def prepare(self, data: bytes, number: int = 0) -> np.ndarray:
         """Return the preprocessed pixels of an encoded image: uint8, shape [H, W, 3].

@@ -16,7 +16,7 @@ from PIL import Image
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import embedding_kind, parse_embedding
 from biovl.images.decode import decode_rgb
-from biovl.images.transforms import random_resized_crop, resize_center_crop
+from biovl.images.transforms import random_resized_crop
 from biovl.pretrain.config import TEXT_FIELDS, DataConfig
 from biovl.pretrain.order import PAIR, REPLACEMENT, PairLocations, generator
 from biovl.pretrain.stored import Unreadable, read_stored
@@ -134,10 +134,11 @@ def load_validation(
     rows: np.ndarray,
     *,
     image_px: int,
+    crop: Callable[[np.ndarray], np.ndarray],
     data: DataConfig,
     tokenizer: Encodes,
 ) -> Loaded:
-    """Return pairs for validation: without augmentation, center crops, plain ``text``.
+    """Return pairs for validation: without augmentation, cropped by ``crop``, plain ``text``.
 
     Unreadable pairs raise an error or are skipped, as set in ``data.unreadable``.
 
@@ -151,7 +152,7 @@ def load_validation(
             return image
         if "txt" not in files:
             return Unreadable(row, "no text")
-        return _Drawn(resize_center_crop(image, image_px), files["txt"].decode("utf-8", "replace"))
+        return _Drawn(crop(np.asarray(image)), files["txt"].decode("utf-8", "replace"))
 
     usable: list[_Drawn] = []
     left_out: Counter[str] = Counter()

@@ -32,7 +32,7 @@ _PRECISIONS: dict[str, Precision] = {"auto": "auto", "bf16": "bfloat16", "fp32":
 def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> dict[str, float]:
     """Return the scores of a checkpoint, see ``evaluate_retrieval``; ``TASK/METRIC`` for tasks.
 
-    Images are preprocessed as in open_clip's evaluation; pairs and texts are those of the first
+    Images are preprocessed as by the published model; pairs and texts are those of the first
     corpus.
 
     Raises:
@@ -59,6 +59,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
                 places,
                 rows[start : start + BATCH_PAIRS],
                 image_px=built.image_size,
+                crop=encoder.preparation.crop,
                 data=config.data,
                 tokenizer=built.tokenizer,
             )
