@@ -18,8 +18,9 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.finetune import start
+from biovl.models import encoder, weight_files
 from biovl.models import hub as hubs
-from biovl.models import weight_files
+from biovl.models.builders import open_clip
 from biovl.models.weight_identity import fingerprint_of
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build, pinned_model, pins_of, weights_of
@@ -248,3 +249,22 @@ def test_all_trials_of_a_sweep_load_the_commit_with_which_it_began(
         # The next trial begins after others were uploaded, and the command was interrupted.
         repo.files = files_of(models[1])
     assert loaded == [first, first]
+
+
+@pytest.mark.parametrize("setting", ["weights", "image_weights"])
+def test_weights_on_the_hub_need_the_inputs_that_their_model_states(
+    hub: Hub, tmp_path: Path, setting: str
+) -> None:
+    towers = {
+        "embed_dim": 24,
+        "vision_cfg": {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16},
+        "text_cfg": {"layers": 1, "width": 32, "heads": 2, "context_length": 16},
+        "image_size": 32,
+    }
+    quick = open_clip.build(open_clip.Config(**towers, quick_gelu=True))
+    encoder.save(tmp_path / "model", quick, quick.model.state_dict())
+    hub.repos["models/ann/quick"] = Repo(private=False, files=files_of(tmp_path / "model"))
+    for prefix in ("", "hf-hub:"):
+        with pytest.raises(ConfigError, match=r"ann/quick.*quick_gelu=True"):
+            open_clip.build(open_clip.Config(**towers, **{setting: f"{prefix}ann/quick"}))
+    open_clip.build(open_clip.Config(**towers, **{setting: "ann/quick"}, quick_gelu=True))

@@ -97,7 +97,23 @@ def test_what_the_folder_of_weights_states_of_its_inputs_holds(tmp_path):
     with pytest.raises(ConfigError, match="image_mean"):
         describe(weights=plain)
     assert describe(weights=plain, **half).preprocess == {"resize_mode": "squash"}
-    assert describe(weights=f"{plain}/open_clip_model.safetensors").preprocess == {}
+    file = f"{plain}/open_clip_model.safetensors"
+    for setting in ("weights", "image_weights"):
+        with pytest.raises(ConfigError, match="image_mean"):
+            describe(**{setting: file})
+    describe(text_weights=plain)
+    for setting in ("image_weights", "text_weights"):
+        with pytest.raises(ConfigError, match="quick_gelu=True"):
+            describe(**{setting: str(tmp_path / "quick")}, **half)
+    # The activation of a timm tower is its own.
+    timm = {"timm_model_name": "vit_tiny_patch16_224"}
+    describe(image_weights=str(tmp_path / "quick"), vision_cfg=timm, **half)
+
+
+def test_a_tag_for_a_tower_needs_the_activation_of_the_tag():
+    with pytest.raises(ConfigError, match="quick_gelu=True"):
+        describe(architecture="ViT-B-32", text_weights="openai")
+    describe(architecture="ViT-B-32-quickgelu", text_weights="openai", image_weights="openai")
 
 
 def test_a_known_text_tower_can_be_made_shallower():

@@ -160,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, content in (headers or {}).items():
             self.send_header(name, content)
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def _found(self, name: str, revision: str | None) -> tuple[str, dict[str, bytes]] | None:
         repo = self.hub.repos.get(name)

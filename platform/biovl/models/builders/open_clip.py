@@ -23,7 +23,7 @@ from open_clip.pretrained import get_pretrained_cfg
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
 from biovl.models import text_configs, tokenization, weight_files, weights
-from biovl.models.hub import client_errors, split
+from biovl.models.hub import client_errors, is_hub_name, split
 from biovl.models.tokenization import Tokenizer
 from biovl.models.weight_identity import ENDINGS
 
@@ -146,7 +146,7 @@ def build(config: Config) -> Built:
         ConfigError: If open_clip cannot build a model from the settings.
         ArtifactError: If the tokenizer, configuration or weights are unavailable or do not fit.
     """
-    plan = _plan(config)
+    plan = _plan(config, ask_hub=True)
     text_cfg = plan.model_cfg["text_cfg"]
     tokenizer = tokenization.make(plan.tokenizer, text_cfg["context_length"])
     model = _construct(plan)
@@ -166,7 +166,7 @@ def describe(config: Config) -> Described:
 
     Works offline if the text tower's configuration is in the settings or built in.
     """
-    plan = _plan(config)
+    plan = _plan(config, ask_hub=False)
     with torch.device("meta"):
         return Described(model=_construct(plan), **_common(plan))
 
@@ -183,7 +183,11 @@ def _common(plan: _Plan) -> dict[str, Any]:
     }
 
 
-def _plan(config: Config) -> _Plan:
+def _plan(config: Config, *, ask_hub: bool) -> _Plan:
+    """Return the settings, resolved; ``ask_hub`` to compare towers' weights on the Hub with them.
+
+    The inputs of ``weights`` on the Hub are always read: images are prepared as they state.
+    """
     folder, found = _architecture(config.architecture)
     cfg = dict(found.get("model_cfg", {}))
     if cfg.pop("multimodal_cfg", None):
@@ -224,54 +228,86 @@ def _plan(config: Config) -> _Plan:
     seen = found.get("preprocess_cfg", {})
     mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
     std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
-    of_weights = _inputs_of_weights(config)
+    of_weights = _inputs_of_weights(config.weights, config.architecture)
     preprocess = {name: v for name, v in {**of_weights, **seen}.items() if name in _PREPROCESS}
     plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std), preprocess)
-    _refuse_other_inputs(config, plan, of_weights)
+    _refuse_other_inputs(config, plan, config.weights, of_weights)
+    for tower, source in (("vision", config.image_weights), ("text", config.text_weights)):
+        stated = _inputs_of_weights(source, config.architecture, ask_hub=ask_hub)
+        _refuse_other_inputs(config, plan, source, stated, tower)
     return plan
 
 
-def _inputs_of_weights(config: Config) -> dict[str, Any]:
-    """Return what a tag of open_clip, or a model's folder, states about the inputs of its weights.
+def _inputs_of_weights(source: str, architecture: str, *, ask_hub: bool = True) -> dict[str, Any]:
+    """Return what is stated about the inputs of weights: by open_clip for a tag, or by a model.
 
-    ``quick_gelu``, ``mean``, ``std``, ``interpolation`` …; empty if nothing is stated.
+    A model states it in the folder of the weights, or in its repository on the Hub. Without
+    ``ask_hub``, repositories are not read.
+
+    Returns:
+        ``quick_gelu``, ``mean``, ``std``, ``interpolation`` …; empty if nothing is stated.
     """
-    if not config.weights or config.weights == config.architecture:
+    if not source or source == architecture:
         return {}
-    tag = get_pretrained_cfg(config.architecture, config.weights)
+    tag = get_pretrained_cfg(architecture, source)
     if tag:
         return dict(tag)
-    if config.weights.endswith(ENDINGS):
-        return {}
+    is_file = source.endswith(ENDINGS)
     try:
-        folder = _folder_of(config.weights)
+        folder = _folder_of((source.rpartition("/")[0] or ".") if is_file else source)
+        path = folder / _CONFIG if folder.exists() else None
     except StorageError:  # reported by whoever reads the weights
         return {}
-    if not (folder / _CONFIG).is_file():
+    if path is None and ask_hub and not is_file and is_hub_name(source):
+        path = _config_on_hub(source)
+    if path is None or not path.is_file():
         return {}
-    _, found = _architecture(config.weights)
+    found = _parsed(path)
     quick_gelu = found["model_cfg"].get("quick_gelu")
     return {**found.get("preprocess_cfg", {}), "quick_gelu": quick_gelu}
 
 
-def _refuse_other_inputs(config: Config, plan: _Plan, of_weights: Mapping[str, Any]) -> None:
+@functools.cache
+def _config_on_hub(source: str) -> Path | None:
+    """Return the configuration in a repository; None if it has none, or is unreachable."""
+    import huggingface_hub
+
+    repository, revision = split(source)
+    try:
+        return Path(huggingface_hub.hf_hub_download(repository, _CONFIG, revision=revision))
+    except client_errors(OSError):
+        return None
+
+
+def _refuse_other_inputs(
+    config: Config, plan: _Plan, source: str, stated: Mapping[str, Any], tower: str = ""
+) -> None:
     """Reject weights that were trained with another activation, mean or std.
 
     They are not applied silently: a model is the same with and without its weights.
+
+    Args:
+        config: Settings of the model.
+        plan: The settings, resolved.
+        source: The weights.
+        stated: What ``_inputs_of_weights`` returns for them.
+        tower: ``vision`` or ``text`` if they are for one tower; empty: for both.
     """
-    if not of_weights:
+    if not stated:
         return
-    quick_gelu = bool(of_weights.get("quick_gelu"))
-    if quick_gelu != bool(plan.model_cfg.get("quick_gelu")):
+    quick_gelu = bool(stated.get("quick_gelu"))
+    # Towers of other libraries have an activation of their own.
+    is_own = not {"timm_model_name", "hf_model_name"} & set(plan.model_cfg.get(f"{tower}_cfg", {}))
+    if is_own and quick_gelu != bool(plan.model_cfg.get("quick_gelu")):
         raise ConfigError(
-            f"the weights {config.weights!r} are for quick_gelu={quick_gelu}; "
+            f"the weights {source!r} are for quick_gelu={quick_gelu}; "
             "with the other activation they give worse embeddings without any error"
         )
     for name, own in (("mean", plan.mean), ("std", plan.std)):
-        theirs = _three(of_weights.get(name) or own)
-        if getattr(config, f"image_{name}") is None and theirs != own:
+        theirs = _three(stated.get(name) or own)
+        if tower != "text" and getattr(config, f"image_{name}") is None and theirs != own:
             raise ConfigError(
-                f"the weights {config.weights!r} are for image_{name}={list(theirs)}: set it, or "
+                f"the weights {source!r} are for image_{name}={list(theirs)}: set it, or "
                 "another to train on with"
             )
 
@@ -313,12 +349,16 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
             f"architecture {name!r} is neither a model name of open_clip nor a folder with "
             f"open_clip_config.json; names begin like {', '.join(open_clip.list_models()[:3])}"
         )
+    return path.parent, _parsed(path)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         _ = found["model_cfg"]["vision_cfg"], found["model_cfg"]["text_cfg"]
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"{path} is not an open_clip configuration: {error}") from error
-    return path.parent, found
+    return found
 
 
 _COPIES = ExitStack()
