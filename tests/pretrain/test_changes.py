@@ -134,3 +134,5 @@ def test_the_best_epoch_is_one_of_those_scored_among_as_many_pairs() -> None:
         return {**dict.fromkeys(names, recall), "pairs": pairs}
 
     assert best_epoch({0: scores(0.9, 100), 1: scores(0.3, 999), 2: scores(0.2, 999)}) == 1
+    # A pair could not be read once.
+    assert best_epoch({0: scores(0.9, 10_000), 1: scores(0.3, 9_999)}) == 0

@@ -63,6 +63,7 @@ from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import (
+    comparable,
     epoch_to_publish,
     in_history,
     note_name,
@@ -254,6 +255,11 @@ def _publish(
         say(f"publishes the last epoch: the checkpoint of epoch {chosen + 1} is corrupt")
         chosen = len(plan.epochs) - 1
         state = checkpoints.load(plan.steps)
+    if config.publish == "best" and (ignored := sorted(set(scores) - set(comparable(scores)))):
+        say(
+            "validated on another number of pairs than the last epoch, and not compared with it: "
+            f"epochs {', '.join(str(epoch + 1) for epoch in ignored)}"
+        )
     if chosen + 1 < len(plan.epochs):
         say(
             f"publishes epoch {chosen + 1} of {len(plan.epochs)}, the best; publish=last is another"

@@ -7,6 +7,8 @@ from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core.artifacts import Draft
 from biovl.pretrain.schedule import Plan
 
+_TOLERANCE = 0.01
+
 
 def note_name(epoch: int) -> str:
     """Return the name of the draft's note with the scores of an epoch."""
@@ -22,16 +24,27 @@ def read_scores(draft: Draft) -> dict[int, dict[str, Any]]:
 def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:
     """Return the epoch with the best mean of both recalls at 1.
 
-    Ties, which are frequent with few pairs: the lowest loss, then the first epoch. Epochs validated
-    on a different number of pairs than the last one are ignored.
+    Ties, which are frequent with few pairs: the lowest loss, then the first epoch. Epochs that are
+    not ``comparable`` are ignored.
     """
 
     def goodness(epoch: int) -> tuple[float, float]:
         return mean_recall_at_1(scores[epoch]), -scores[epoch].get("loss", 0.0)
 
-    pairs = scores[max(scores)].get("pairs") if scores else None
-    comparable = [epoch for epoch in sorted(scores) if scores[epoch].get("pairs") == pairs]
-    return max(comparable, key=goodness, default=None)
+    return max(comparable(scores), key=goodness, default=None)
+
+
+def comparable(scores: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    """Return the epochs validated on as many pairs as the last one, within one percent.
+
+    Pairs that could not be read in one validation change its recalls less than that.
+    """
+    pairs = scores[max(scores)].get("pairs", 0) if scores else 0
+    return [
+        epoch
+        for epoch in sorted(scores)
+        if abs(scores[epoch].get("pairs", 0) - pairs) <= _TOLERANCE * pairs
+    ]
 
 
 def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int) -> int:
