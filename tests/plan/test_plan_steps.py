@@ -401,6 +401,9 @@ def test_every_assumption_is_used_and_says_where_it_is_from() -> None:
         ({"assume": {"utilization": 1}}, "'utilization'"),
         ({"assume": {"utilisation": -1}}, "utilisation.*0 < low"),
         ({"assume": {"utilisation": [1, 0.5, 2]}}, "utilisation.*0 < low"),
+        ({"assume": {"spot_discount": 57}}, "spot_discount: at most 1 .*got 57"),
+        ({"assume": {"kept_share": [0.5, 1, 2]}}, "kept_share: at most 1 .*got 2"),
+        ({"assume": {"lost_time": 0.5}}, "lost_time: at least 1 .*got 0.5"),
     ],
 )
 def test_nonsense_is_refused_with_what_to_do(changes, says) -> None:

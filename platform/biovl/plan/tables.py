@@ -61,9 +61,20 @@ class Assumption:
     how: Literal["measured", "published", "assumed", "given"]
     source: str
 
+    at_least: float | None = None
+    """Least possible value; None: any above 0."""
+    at_most: float | None = None
+    """Greatest possible value; None: any."""
+
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.mid <= self.high:
             raise ValueError(f"expected 0 < low <= mid <= high, got {self.low}, {self.mid}, …")
+        if self.at_least is not None and self.low < self.at_least:
+            raise ValueError(
+                f"at least {self.at_least:g} is possible ({self.unit}), got {self.low}"
+            )
+        if self.at_most is not None and self.high > self.at_most:
+            raise ValueError(f"at most {self.at_most:g} is possible ({self.unit}), got {self.high}")
 
 
 @functools.cache
