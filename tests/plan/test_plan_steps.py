@@ -15,7 +15,7 @@ from biovl.plan import config as plan_config
 from biovl.plan import steps
 from biovl.plan.config import HarvestPlan, PlanConfig
 from biovl.plan.pretraining import lengths
-from biovl.plan.report import reckon, render, to_json
+from biovl.plan.report import alternatives, reckon, render, to_json
 from biovl.plan.sensitivity import mid, spread, swings, total
 from biovl.plan.steps import Planner, harvest_source
 from biovl.plan.tables import assumptions, prices
@@ -291,6 +291,16 @@ def test_spot_and_blocks_have_prices_of_their_own() -> None:
     machine = prices().instances["p4d.24xlarge"]
     share = machine.block / machine.on_demand
     assert block.compute_dollars == pytest.approx(share * demand.compute_dollars)
+
+
+def test_other_gpus_are_bought_as_those_of_the_plan() -> None:
+    config = plan(train__buy="spot", jobs=("pretrain",), assume={"prepare_pair_ms": 1e-6})
+    same, *others = alternatives(planner(config))
+    assert same.cost == cost(config, "pretrain")
+    assert all(each.cost.machines.endswith(" spot") for each in others)
+    of_blocks = alternatives(planner(replace(config, train=replace(config.train, buy="block"))))
+    bought = {each.accelerator: each.cost.machines.endswith(" block") for each in of_blocks}
+    assert bought == {"A100-40": True, "A100-80": False, "H100": True, "H200": True}
 
 
 def test_serving_lasts_months_and_grows_with_queries() -> None:

@@ -85,15 +85,20 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
 
 
 def alternatives(planner: Planner) -> list[Alternative]:
-    """Return the cost of training on the same number of other GPUs, at on-demand prices."""
+    """Return the cost of training on the same number of other GPUs.
+
+    They are bought as those of the plan; on demand where no Capacity Block is sold.
+    """
     train = planner.config.train
     gpus = train.gpus or train.count * train.machine.gpus
     if not gpus or "pretrain" not in planner.config.jobs:
         return []
     found = []
     for name in _OTHER_GPUS:
-        count = math.ceil(gpus / prices().instances[name].gpus)
-        fleet = TrainingFleet(instance=name, count=count, gpus=gpus)
+        machine = prices().instances[name]
+        count = math.ceil(gpus / machine.gpus)
+        buy = "on_demand" if train.buy == "block" and machine.block is None else train.buy
+        fleet = TrainingFleet(instance=name, count=count, gpus=gpus, buy=buy)
         other = Planner(replace(planner.config, train=fleet), planner.assumed)
         run = other.training()
         if run.forecast.pairs_per_s is None:
