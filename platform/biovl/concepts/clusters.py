@@ -79,7 +79,8 @@ class Concepts:
             p95_K = np.maximum(p95_K, _LEAST_SPREAD * np.median(p95_K[is_many]))
         # Coordinates of another run differ by their rounding.
         rounding = _ROUNDING * np.abs(self.centroids_KC).max(initial=0.0)
-        return np.maximum(reach * p95_K, rounding).astype(np.float32)
+        limits_K: np.ndarray = np.maximum(reach * p95_K, rounding).astype(np.float32)
+        return limits_K
 
 
 def open_concepts(uri: str) -> Concepts:
