@@ -3,14 +3,16 @@
 from dataclasses import replace
 
 import pytest
+import timm
 import torch
+from open_clip.timm_model import TimmModel
 from timm.optim import Lion
 
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
 from biovl.pretrain.loop import Trainer, train
-from biovl.pretrain.optimizer import LR_SCALE, layer_scales, make_optimizer, state_bytes
+from biovl.pretrain.optimizer import LR_SCALE, decays, layer_scales, make_optimizer, state_bytes
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import Workers
 from tests.pretrain.tiny_clip import pairs, tiny_model, towers_of
@@ -91,6 +93,18 @@ def test_towers_and_layers_multiply() -> None:
     assert scales["visual.proj"] == 0.1
     assert scales["text.token_embedding.weight"] == scales["text.text_projection"] == 2.0
     assert scales["logit_scale"] == 1.0
+
+
+def test_tokens_of_a_vision_transformer_are_in_front_of_its_blocks() -> None:
+    model = tiny_model()
+    model.visual = TimmModel("vit_tiny_patch16_224", embed_dim=6, pool="")
+    model.visual.trunk = timm.create_model("vit_tiny_patch16_224", reg_tokens=4, num_classes=0)
+    parameters = dict(model.named_parameters())
+    scales = layer_scales(model, OptimConfig(layer_decay=(0.5, 1.0)))
+    for name in ("visual.trunk.cls_token", "visual.trunk.reg_token"):
+        assert scales[name] == scales["visual.trunk.patch_embed.proj.weight"] == 0.5**12
+        optim = OptimConfig(decay_embeddings=False)
+        assert not decays(name, parameters[name], optim)
 
 
 def test_weight_decay_is_that_of_adamw_for_every_optimizer() -> None:

@@ -25,6 +25,8 @@ from biovl.pretrain.step import MAX_LOGIT_SCALE, Towers
 _NEVER_DECAYED = ("bn", "ln", "bias", "logit_scale")
 _EMBEDDINGS = (
     "cls_token",
+    "reg_token",
+    "dist_token",
     "class_embedding",
     "pos_embed",
     "positional_embedding",
@@ -36,8 +38,8 @@ _BLOCK = re.compile(r"\.(?:resblocks|blocks|layers?)\.(\d+)\.")
 """Number of a transformer block in the name of a parameter: open_clip, timm, transformers."""
 
 _INPUT = (
-    *("conv1", "patch_embed", "cls_token", "class_embedding", "pos_embed", "positional_embedding"),
-    *("token_embedding", "embeddings", "ln_pre", "norm_pre"),
+    *("conv1", "patch_embed", "cls_token", "reg_token", "dist_token", "class_embedding"),
+    *("pos_embed", "positional_embedding", "token_embedding", "embeddings", "ln_pre", "norm_pre"),
 )
 """Parts of names of parameters in front of the first block."""
 
