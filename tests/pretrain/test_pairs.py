@@ -341,3 +341,9 @@ def test_pairs_that_stand_together_are_read_with_one_request(corpus: str) -> Non
     # 9 and 10 are neighbours in the index, but of two shards.
     requests = [rows[run].tolist() for run in stored._runs(places, rows)]
     assert requests == [[4, 5], [7], [9], [10], [30, 31]]
+
+
+@pytest.mark.parametrize("ratio", [(0.0, 1.0), (-1.0, 1.0), (4 / 3, 3 / 4), (1.0, float("nan"))])
+def test_a_range_of_aspect_ratios_is_positive_and_in_order(ratio: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="crop_ratio"):
+        DataConfig(crop_ratio=ratio)

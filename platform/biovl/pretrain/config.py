@@ -56,6 +56,9 @@ class DataConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_scale must be in (0, 1], got {self.crop_scale}")
+        low, high = self.crop_ratio
+        if not 0 < low <= high < math.inf:
+            raise ValueError(f"crop_ratio must be 0 < low <= high, got {self.crop_ratio}")
 
 
 _MOST_REPEATS = 1_000
