@@ -201,6 +201,15 @@ def test_trials_of_equal_compute_differ_in_epochs(corpus: str) -> None:
     assert {t.config.epochs for t in trials_of(config(corpus, **base))} == {60}
 
 
+def test_a_cooldown_is_the_same_share_of_epochs_at_equal_compute(corpus: str) -> None:
+    base = {"base.epochs": 60, "grid": {"model.context_length": [77, 150]}}
+    cooldown = {"base.optim.schedule": "cooldown", "base.optim.cooldown_epochs": 58}
+    short, long = trials_of(config(corpus, **base, **cooldown, equal="compute"))
+    assert short.config.optim.cooldown_epochs == 58
+    assert long.config.epochs < 58
+    assert long.config.optim.cooldown_epochs == round(58 * long.config.epochs / 60)
+
+
 def test_rungs_of_equal_compute_are_compute_and_not_epochs(corpus: str) -> None:
     given: dict[str, Any] = {"base.epochs": 60, "base.validation.every_epochs": 1}
     given["grid"] = {"model.context_length": [77, 150]}

@@ -416,10 +416,20 @@ def _check_step(config: PretrainConfig, fork: Fork) -> None:
 
 
 def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
-    """Return a trial with the number of epochs closest to the compute of the first trial."""
+    """Return a trial with the number of epochs closest to the compute of the first trial.
+
+    The epochs of its cooldown change in proportion.
+    """
     wanted = first.flops + trial.whole_flops - trial.flops
     epochs = max(1, round(wanted / trial.flops_per_epoch))
-    changed = configs.override(trial.config, {"epochs": epochs})
+    changes = {"epochs": epochs}
+    cooldown = trial.config.optim.cooldown_epochs
+    if cooldown is not None:
+        changes["optim.cooldown_epochs"] = max(1, round(cooldown * epochs / trial.config.epochs))
+    try:
+        changed = configs.override(trial.config, changes)
+    except ConfigError as error:
+        raise ConfigError(f"trial {trial.name}: equal=compute: {error}") from error
     return _trial(changed, setting, trial.row, trial.name, known)
 
 
