@@ -308,6 +308,33 @@ def test_object_ids_attributions_and_permissions_are_not_caption() -> None:
     assert found.alt_text == "alt"
 
 
+@pytest.mark.parametrize(
+    ("inner", "alt_text"),
+    [
+        ("<alt-text>A liver</alt-text><graphic xlink:href='a'/>", "A liver"),
+        ("<graphic xlink:href='a'><alt-text>A liver</alt-text></graphic>", "A liver"),
+        ("<media xlink:href='a'><long-desc>A liver</long-desc></media>", "A liver"),
+        (
+            "<alternatives><graphic xlink:href='a'><alt-text>A liver</alt-text></graphic>"
+            "<graphic xlink:href='b'><alt-text>A liver</alt-text></graphic></alternatives>",
+            "A liver",
+        ),
+        (
+            "<graphic xlink:href='a'><alt-text>A liver</alt-text></graphic>"
+            "<graphic xlink:href='b'><alt-text>A lung</alt-text><long-desc>x</long-desc></graphic>",
+            "A liver\nA lung",
+        ),
+        (
+            "<caption><p><inline-graphic xlink:href='i'><alt-text>box</alt-text></inline-graphic>"
+            "</p></caption><graphic xlink:href='a'/>",
+            None,
+        ),
+    ],
+)
+def test_alt_texts_are_found_at_the_figure_and_its_images(inner: str, alt_text: str | None) -> None:
+    assert figure(inner).alt_text == alt_text
+
+
 def test_a_legend_in_the_attribution_ends_the_caption() -> None:
     legend = "(A) Scheme of cells in growth medium. (B) Oil Red O staining. Scale bar = 100 μm."
     found = figure(

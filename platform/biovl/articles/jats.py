@@ -18,7 +18,7 @@ from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, fi
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
-from biovl.articles.text import plain, plain_or_none
+from biovl.articles.text import plain
 from biovl.core.records import Mention
 from biovl.core.xml import MAX_TREE_BYTES, parse_xml, tree_bytes
 
@@ -49,6 +49,12 @@ _GLUED_LABEL = re.compile(
     re.MULTILINE,
 )
 _PMIDS = etree.XPath('descendant::pub-id[@pub-id-type="pmid"]/text()')
+_ALT_TEXTS, _LONG_DESCRIPTIONS = (
+    etree.XPath(
+        "(. | graphic | media | alternatives | alternatives/graphic | alternatives/media)/" + name
+    )
+    for name in ("alt-text", "long-desc")
+)
 _MARKS_IN_TITLES = etree.XPath(
     "(front | front-stub)//article-title//*[self::fn or self::xref[@ref-type='fn']]"
 )
@@ -242,7 +248,7 @@ def _figure(
         caption_bold=spans[text.BOLD],
         caption_superscripts=spans[text.SUP],
         mentions=mentions,
-        alt_text=plain_or_none(figure.find("alt-text")) or plain_or_none(figure.find("long-desc")),
+        alt_text=_described(_ALT_TEXTS(figure)) or _described(_LONG_DESCRIPTIONS(figure)),
         credit=credit or None,
         section=" > ".join(filter(None, (plain(title) for title in place.section_titles))) or None,
         license=_own_license(permissions),
@@ -271,6 +277,11 @@ def _captions(
     if any(parts) or place.abstract is None:
         return parts
     return shared[place.abstract]
+
+
+def _described(descriptions: list[etree._Element]) -> str | None:
+    """Return the descriptions of a figure and its images, one per line, each once."""
+    return "\n".join(dict.fromkeys(filter(None, map(plain, descriptions)))) or None
 
 
 def _is_legend(part: etree._Element) -> bool:
