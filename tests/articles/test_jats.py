@@ -850,6 +850,17 @@ def test_only_the_articles_own_pmcid_counts(
         ),
         ("<pub-date pub-type='collection'><year>2001</year></pub-date>", "2001"),
         (
+            "<pub-date pub-type='ppub'><year>2010</year></pub-date>"
+            "<pub-date pub-type='epub'><day>18</day><month>7</month><year>2010</year></pub-date>"
+            "<pub-date pub-type='pub'><day>5</day><month>3</month><year>2010</year></pub-date>",
+            "2010-03-05",
+        ),
+        (
+            "<pub-date pub-type='ppub'><year>2010</year></pub-date>"
+            "<pub-date pub-type='epub'><day>18</day><month>7</month><year>2011</year></pub-date>",
+            "2010",
+        ),
+        (
             "<pub-date pub-type='pmc-release'><day>1</day><month>1</month><year>2001</year></pub-date>",
             None,
         ),

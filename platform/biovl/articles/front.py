@@ -129,20 +129,24 @@ def _abstract(meta: etree._Element) -> str | None:
 
 
 def _published(meta: etree._Element) -> str | None:
-    """Return the earliest publication date; of two that agree, the more precise one."""
-    dates = []
+    """Return the earliest publication date.
+
+    A date that another one states more precisely (``2010`` and ``2010-07-18``) does not count.
+    """
+    dates: set[str] = set()
+    late: set[str] = set()
     for element in meta.iterfind("pub-date"):
         kind = element.get("pub-type") or element.get("date-type") or "pub"
         if kind in _PUBLICATION:
             date = _iso(element)
             if date:
-                dates.append((kind in ("collection", "publication-year"), date))
-    if not dates:
-        return None
-    # A collection's date is that of a volume, often only a year: used if there is no other.
-    collection, first = min(dates)
-    finer = [date for late, date in dates if late == collection and date.startswith(first)]
-    return max(finer, key=len)
+                # A collection's date is that of a volume, often only a year.
+                (late if kind in ("collection", "publication-year") else dates).add(date)
+    known = dates or late
+    return min(
+        (date for date in known if not any(other.startswith(f"{date}-") for other in known)),
+        default=None,
+    )
 
 
 def _iso(date: etree._Element) -> str | None:
