@@ -178,6 +178,11 @@ def test_a_formula_has_one_reading(formula: str, text: str) -> None:
             "<mtable><mtr><mtd>x</mtd><mtd>=2</mtd></mtr><mtr><mtd/><mtd>−1</mtd></mtr></mtable>",
             "x =2 −1",
         ),
+        (
+            "<mtable><mtr><mtd>x</mtd></mtr><mtr><mtd><mrow/><mspace width='2em'/>−1</mtd></mtr>"
+            "</mtable>",
+            "x −1",
+        ),
         # Powers.
         ("<msup><mn>2</mn><mi>N</mi></msup><mo>−</mo><mn>1</mn>", "2^N−1"),
         ("<msup><mn>2</mn><mrow><mi>N</mi><mo>−</mo><mn>1</mn></mrow></msup>", "2^(N−1)"),

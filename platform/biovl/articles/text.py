@@ -70,6 +70,7 @@ _PREPARED = (
     "tex-math",
 )
 _MATH = _M + "math"
+_SPACE = _M + "mspace"
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
@@ -326,9 +327,14 @@ def _read_formula(element: etree._Element, name: str) -> None:
 def _is_one_line(row: etree._Element) -> bool:
     """Return whether the next row of a table continues this one, or a comma separates them."""
     following = row.getnext()
-    is_indented = len(following) > 1 and not _spoken(following[0])
+    has_empty_cell = len(following) > 1 and not _spoken(following[0])
+    first = next(
+        (part for part in following.iter() if part.tag == _SPACE or (part.text or "").strip()),
+        following,
+    )
     return (
-        is_indented
+        has_empty_cell
+        or first.tag == _SPACE
         or _spoken(following).startswith(_GOES_ON)
         or _spoken(row).endswith((",", ";", "."))
     )
