@@ -31,6 +31,7 @@ from biovl.pretrain.config import (
 from biovl.pretrain.fork import _seen_val
 from biovl.pretrain.lineage import seen_val_warning
 from biovl.pretrain.mixture import (
+    LENGTHS_OF_TEXT,
     SAME_ARTICLE,
     SAME_IMAGE,
     count_seen_val,
@@ -344,7 +345,8 @@ def test_texts_that_no_corpus_stores_are_refused_and_some_that_lack_them_are_nam
     with pytest.raises(ConfigError, match=r"stores long_caption"):
         describe_mixture(config(corpora[0], **texts), read_mixture(config(corpora[0])))
     both = config([corpora[0], long], **texts)
-    *_, last = describe_mixture(both, read_mixture(both))
+    *_, last, lengths = describe_mixture(both, read_mixture(both))
+    assert lengths == LENGTHS_OF_TEXT
     assert last == f"{corpora[0]} stores no long_caption: its pairs use their text"
 
 

@@ -12,7 +12,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.pretrain.config import identity as pretrain_identity
-from biovl.pretrain.mixture import inputs_of
+from biovl.pretrain.mixture import LENGTHS_OF_TEXT, inputs_of
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.sweep import job as sweeps
 from biovl.sweep import report
@@ -199,6 +199,15 @@ def test_trials_of_equal_compute_differ_in_epochs(corpus: str) -> None:
     assert long.config.epochs == round(60 / ratio)
     assert long.flops == pytest.approx(short.flops, rel=0.02)
     assert {t.config.epochs for t in trials_of(config(corpus, **base))} == {60}
+
+
+def test_equal_compute_needs_lengths_that_are_known(corpus: str) -> None:
+    base = {"base.data.text": {"text": 0.5, "caption": 0.5}}
+    trial = trials_of(config(corpus, **base))[0]
+    with pytest.raises(ConfigError, match=rf"trial {trial.name}: equal=compute .*data\.text"):
+        trials_of(config(corpus, **base, equal="compute"))
+    assert LENGTHS_OF_TEXT in report.dry_run(config(corpus, **base), [trial])
+    assert LENGTHS_OF_TEXT not in report.dry_run(config(corpus), trials_of(config(corpus)))
 
 
 def test_a_cooldown_is_the_same_share_of_epochs_at_equal_compute(corpus: str) -> None:

@@ -30,6 +30,8 @@ from biovl.pretrain.pairs import StoredTeacher
 SAME_ARTICLE = "article or group in val or test of another corpus"
 SAME_IMAGE = "image in val or test of another corpus"
 
+LENGTHS_OF_TEXT = "estimates are for the lengths of text, not of what data.text reads"
+
 _GROUP = "group_id"
 _SHARED = ("article_id", _GROUP, "image_sha256")
 """Columns of the index: pairs that share a value of one may not be in train and in val."""
@@ -195,9 +197,10 @@ def read_training(config: PretrainConfig, mixture: Mixture) -> PairLocations:
 
 
 def text_tokens(config: PretrainConfig, mixture: Mixture) -> np.ndarray:
-    """Return the number of CLIP tokens of each text of an epoch, without start and end. Shape [N].
+    """Return the number of CLIP tokens of each ``text`` of an epoch, without start and end.
 
-    If the drawn pairs differ between epochs, the texts are those of the first epoch.
+    Other texts of ``data.text`` are not in the index, and not counted. If the drawn pairs differ
+    between epochs, the texts are those of the first epoch. Shape [N].
     """
     places = read_training(config, mixture)
     if [part.draws for part in mixture.parts] == [part.pairs for part in mixture.parts]:
@@ -225,12 +228,12 @@ def describe_mixture(config: PretrainConfig, mixture: Mixture) -> list[str]:
 
 
 def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
-    """Return a line for each corpus and each column of ``data.text`` that it lacks.
+    """Return lines on ``data.text``: what is estimated without it, and what a corpus lacks.
 
     Raises:
         ConfigError: If all corpora lack a column.
     """
-    if {name for name, chance in config.data.text.items() if chance > 0} == {"text"}:
+    if reads_text_alone(config):
         return []
     stored = {part.uri: _stored_texts(part.uri) for part in mixture.parts}
     lines = []
@@ -243,7 +246,12 @@ def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
             )
         if chance > 0:
             lines += [f"{uri} stores no {name}: its pairs use their text" for uri in absent]
-    return lines
+    return [*lines, LENGTHS_OF_TEXT]
+
+
+def reads_text_alone(config: PretrainConfig) -> bool:
+    """Return whether a run trains on the ``text`` of pairs only, whose lengths are known."""
+    return {name for name, chance in config.data.text.items() if chance > 0} == {"text"}
 
 
 def find_teacher(distill: DistillConfig, corpora: Sequence[str]) -> StoredTeacher | None:

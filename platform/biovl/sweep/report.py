@@ -9,6 +9,7 @@ from biovl.core import config as configs
 from biovl.core import markdown
 from biovl.core.artifacts import Folder
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.mixture import LENGTHS_OF_TEXT, reads_text_alone
 from biovl.sweep import plots, tables
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FINISHED, TrialOutcome
@@ -86,6 +87,7 @@ def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
     lines_of_trials = [
         f"{len(trials)} trials, equal in {config.equal}, of "
         f"{' or '.join(f'{size:,}' for size in sizes)} pairs",
+        *([] if all(reads_text_alone(t.config) for t in trials) else [LENGTHS_OF_TEXT]),
         "",
         *lines,
         "",

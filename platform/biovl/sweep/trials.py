@@ -18,7 +18,7 @@ from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
 from biovl.pretrain.fork import Fork, find_fork, steps_before
-from biovl.pretrain.mixture import Mixture, read_mixture, text_tokens
+from biovl.pretrain.mixture import Mixture, read_mixture, reads_text_alone, text_tokens
 from biovl.pretrain.models import complete_model, describe
 from biovl.pretrain.schedule import Plan
 from biovl.sweep.config import Setting, SweepConfig
@@ -109,6 +109,11 @@ def trials_of(config: SweepConfig) -> list[Trial]:
         for seed in range(config.seeds):
             name = f"{row:02d}{_slug(setting.shown)}-seed-{seed}"
             built = _built(config, setting, name, seed)
+            if config.equal == "compute" and not reads_text_alone(built):
+                raise ConfigError(
+                    f"trial {name}: equal=compute needs the lengths of what data.text reads, and "
+                    "corpora store those of text alone: set equal=epochs"
+                )
             trial = _trial(built, setting, row, name, known)
             if config.equal == "compute" and found:
                 trial = _as_costly_as(found[0], trial, setting, known)
