@@ -333,6 +333,50 @@ def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
     assert len(np.unique(decoded.pixels)) > 200
 
 
+def grey_tiff(pixels_HW: np.ndarray, sample_format: int) -> bytes:
+    """Return a TIFF of one channel whose SampleFormat is stated."""
+    as_signed = struct.pack("<HHIHH", 339, 3, 1, 2, 0)
+    as_stated = struct.pack("<HHIHH", 339, 3, 1, sample_format, 0)
+    image = Image.fromarray(pixels_HW.view({1: np.uint8, 4: np.int32}[pixels_HW.itemsize]))
+    file = encoded("TIFF", image, tiffinfo={339: 2})
+    assert as_signed in file
+    return file.replace(as_signed, as_stated)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample_format"), [(np.uint32, 1), (np.int32, 2), (np.int8, 2), (np.uint8, 1)]
+)
+def test_values_of_a_tiff_may_be_signed_or_not(kind: type, sample_format: int) -> None:
+    ends = np.iinfo(kind)
+    row = np.linspace(ends.min, ends.max, 64).astype(kind)
+    found = decode_rgb(grey_tiff(np.tile(row, (48, 1)), sample_format)).pixels
+    expected = np.rint((row.astype(np.float64) - ends.min) * 255 / (float(ends.max) - ends.min))
+    np.testing.assert_array_equal(found[0, :, 0], expected)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_a_transparent_grey_of_a_png_has_the_depth_of_its_pixels(depth: int) -> None:
+    greys = np.arange(64) % 2**depth
+    bits = "".join(f"{grey:0{depth}b}" for grey in greys)
+    row = int(bits, 2).to_bytes(len(bits) // 8, "big")
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        sum32 = struct.pack(">I", zlib.crc32(name + body))
+        return struct.pack(">I", len(body)) + name + body + sum32
+
+    data = b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, depth, 0, 0, 0, 0)),
+            chunk(b"tRNS", struct.pack(">H", 1)),
+            chunk(b"IDAT", zlib.compress((b"\0" + row) * 48)),
+            chunk(b"IEND", b""),
+        )
+    )
+    expected = np.where(greys == 1, 255, greys * 255 // (2**depth - 1))
+    np.testing.assert_array_equal(decode_rgb(data).pixels[0, :, 0], expected)
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.float32])
 def test_the_least_value_of_a_tiff_may_be_white(kind: type) -> None:
     values = np.linspace(0, 60_000, 64 * 64).reshape(64, 64).astype(kind)

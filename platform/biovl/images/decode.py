@@ -121,6 +121,10 @@ _BROKEN = (
     zlib.error,
 )
 _BITS, _PLANES = TiffImagePlugin.BITSPERSAMPLE, TiffImagePlugin.PLANAR_CONFIGURATION
+_GREY_STEPS = {"L;2": 85, "L;4": 17}
+"""Step in 8 bits from one grey of a PNG to the next, by how Pillow reads its pixels."""
+_UNSIGNED, _SIGNED = 1, 2
+"""Values of SampleFormat in TIFF 6.0."""
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -351,6 +355,9 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
             if isinstance(image, TiffImagePlugin.TiffImageFile):
                 _read_planes_of_16_bits(image)
+            if kind == "png" and "transparency" in image.info and image.mode == "L":
+                # Pillow scales the pixels to 8 bits, but not the transparent value.
+                image.info["transparency"] *= _GREY_STEPS.get(image.tile[0].args, 1)
             yield image
 
 
@@ -418,6 +425,8 @@ def _displayed(image: Image.Image) -> Image.Image:
     if turned.mode.startswith(("I", "F")):
         scaled = _scaled(turned)
         return ImageOps.invert(scaled) if _is_white_zero(image) else scaled
+    if turned.mode == "L" and _sample_format(image) == _SIGNED:
+        turned = turned.point([value ^ 128 for value in range(256)])
     if turned.mode == "La":  # Pillow has no direct way from it to RGBA
         turned = turned.convert("LA")
     if turned.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in turned.info:
@@ -436,15 +445,21 @@ def _is_white_zero(image: Image.Image) -> bool:
     return tags.get(ExifTags.Base.PhotometricInterpretation) == 0
 
 
+def _sample_format(image: Image.Image) -> int:
+    """Return what the bits of a TIFF's first channel are: 1 (unsigned) unless stated."""
+    stated = getattr(image, "tag_v2", {}).get(TiffImagePlugin.SAMPLEFORMAT)
+    return int(stated[0]) if stated else _UNSIGNED
+
+
 def _scaled(image: Image.Image) -> Image.Image:
     """Return an image in 8 bits, with its value range stretched to 0..255."""
     low, high = np.float32(np.inf), np.float32(-np.inf)
     for box in _strips(image):
-        values = _finite(image.crop(box))
+        values = _finite(image, box)
         low, high = min(low, values.min()), max(high, values.max())
     scaled = Image.new("L", image.size)
     for box in _strips(image):
-        values = _finite(image.crop(box))
+        values = _finite(image, box)
         values -= low
         values *= 255 / (high - low) if high > low else 0
         np.rint(values, out=values)
@@ -452,9 +467,12 @@ def _scaled(image: Image.Image) -> Image.Image:
     return scaled
 
 
-def _finite(image: Image.Image) -> np.ndarray:
-    values = np.array(image, np.float32)
-    return np.nan_to_num(values, copy=False, nan=0, posinf=0, neginf=0)
+def _finite(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
+    values = np.asarray(image.crop(box))
+    if values.dtype == np.int32 and _sample_format(image) == _UNSIGNED:
+        # Pillow has no unsigned mode of 32 bits.
+        values = values.view(np.uint32)
+    return np.nan_to_num(values.astype(np.float32), copy=False, nan=0, posinf=0, neginf=0)
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
