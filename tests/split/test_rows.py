@@ -109,6 +109,17 @@ def test_raised_and_bold_stretches_keep_their_words() -> None:
     assert [row.caption[one.start : one.end] for one in row.caption_bold] == ["Effects of a drug"]
 
 
+def test_a_raised_digit_is_not_that_of_another_panel() -> None:
+    caption = CAPTION.replace("43", "106").replace(
+        "Heat map of 15 genes in", "Scatter plot of 106 scores in"
+    )
+    start = caption.index("106") + 2
+    figure = figure_row(caption=caption, caption_superscripts=[Span(start, start + 1)])
+    first, second = rows_of(figure)
+    assert first.caption[: first.caption_superscripts[0].end].endswith("scores in 106")
+    assert second.caption_superscripts == []
+
+
 @pytest.mark.parametrize(
     ("columns", "how", "reason"),
     [

@@ -7,6 +7,7 @@ whole, with the reason. A wrong caption is worse than a long one.
 import io
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -193,6 +194,7 @@ def _panel(
     properties = decode.inspect(data)
     label = matched.label
     text = caption.text_of(label) if label else figure.caption
+    stretches = _stretches(caption, label) if label else [(text, Span(0, len(text)))]
     own = " ".join(part.text for part in caption.parts if label in part.labels)
     label_box = matched.panel.label_box
     mentions = _mentions_of(label, cited, caption.labels())
@@ -201,8 +203,10 @@ def _panel(
             **_columns_of(figure),
             "parent_figure_id": figure.figure_id,
             "caption": text,
-            "caption_bold": _map_spans(figure.caption, text, figure.caption_bold),
-            "caption_superscripts": _map_spans(figure.caption, text, figure.caption_superscripts),
+            "caption_bold": _map_spans(figure.caption, stretches, figure.caption_bold),
+            "caption_superscripts": _map_spans(
+                figure.caption, stretches, figure.caption_superscripts
+            ),
             "mentions": mentions,
             "image": data,
             "image_format": properties.format,
@@ -386,25 +390,43 @@ def _shift_spans(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]:
             yield Span(max(span.start, start) - start, min(span.end, end) - start)
 
 
-def _map_spans(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return the spans of a caption, mapped to a text that consists of stretches of it.
+def _stretches(caption: SplitCaption, label: str) -> list[tuple[str, Span]]:
+    """Return the texts that ``text_of`` joins, each with its range in the caption."""
+    ranges = [part.spans[0] for part in caption.parts]
+    found = [
+        (caption.preamble, Span(0, ranges[0].start)),
+        *((part.text, part.spans[0]) for part in caption.parts if label in part.labels),
+        (caption.trailing, Span(ranges[-1].end, sys.maxsize)),
+    ]
+    return [(text, place) for text, place in found if text]
 
-    The mapping goes word by word, so a position inside a word is preserved.
+
+def _map_spans(
+    source: str, stretches: Sequence[tuple[str, Span]], spans: Sequence[Span]
+) -> list[Span]:
+    """Return the spans of a caption, mapped to stretches of it that are joined by spaces.
+
+    A stretch with words left out is mapped word by word, so a position inside a word is preserved.
     """
     mapped: list[Span] = []
-    position = 0
     if not spans:
         return mapped
     index = SpanIndex(spans, lambda span: span)
-    for word in re.finditer(r"\S+", text):
-        place = source.find(word[0], position)
-        if place < 0:
-            continue
-        position = place + len(word[0])
-        for span in _shift_spans(index.overlapping(place, position), place, position):
-            new = Span(word.start() + span.start, word.start() + span.end)
-            # A span of several words stays one span.
-            if mapped and mapped[-1].end + 1 == new.start and span.start == 0:
-                new = Span(mapped.pop().start, new.end)
-            mapped.append(new)
+    offset = 0
+    for text, within in stretches:
+        position = within.start
+        is_whole = source.find(text, within.start, within.end) >= 0
+        for piece in re.finditer(r"(?s).+" if is_whole else r"\S+", text):
+            place = source.find(piece[0], position, within.end)
+            if place < 0:
+                continue
+            position = place + len(piece[0])
+            for span in _shift_spans(index.overlapping(place, position), place, position):
+                start = offset + piece.start()
+                new = Span(start + span.start, start + span.end)
+                # A span of several words stays one span.
+                if mapped and mapped[-1].end + 1 == new.start and span.start == 0:
+                    new = Span(mapped.pop().start, new.end)
+                mapped.append(new)
+        offset += len(text) + 1
     return mapped
