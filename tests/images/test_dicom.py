@@ -106,6 +106,17 @@ def test_a_look_up_table_is_applied_where_there_is_no_window() -> None:
     assert pixels(data).tolist() == [[0, 0], [1, 100], [255, 255]]
 
 
+@pytest.mark.parametrize("bits", [12, 16])
+def test_a_modality_look_up_table_has_values_of_any_depth(bits: int) -> None:
+    item = Dataset()
+    item.LUTDescriptor = [4, 0, bits]
+    item.LUTData = [0, 100, 200, 4000]
+    item["LUTData"].VR = "US"
+    stored = np.array([[0, 1], [2, 3]], np.uint16)
+    data = dicom(stored, ModalityLUTSequence=[item])
+    assert pixels(data).tolist() == [[0, 6], [13, 255]]
+
+
 def test_colours_are_rgb() -> None:
     rgb = np.array([[[255, 0, 0], [0, 128, 0]], [[1, 2, 3], [255, 255, 255]]], np.uint8)
     assert pixels(dicom(rgb)).tolist() == rgb.tolist()

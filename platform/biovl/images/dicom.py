@@ -4,6 +4,7 @@ Defects never quote values of the file, which may identify a patient. PS3.3 and 
 of the DICOM standard.
 """
 
+import copy
 import functools
 import io
 import logging
@@ -263,7 +264,7 @@ def _display(file: Dataset, number: int, stored: np.ndarray) -> Callable[[np.nda
     Values are rescaled, then the first window is applied, otherwise the first look-up table, and
     otherwise the full range: that of the type up to 8 bits, and that of the frame's values above.
     """
-    modality = _of_frame(file, number, "PixelValueTransformationSequence")
+    modality = _with_whole_bytes(_of_frame(file, number, "PixelValueTransformationSequence"))
     voi = _of_frame(file, number, "FrameVOILUTSequence")
     window = _window(voi)
 
@@ -283,6 +284,18 @@ def _display(file: Dataset, number: int, stored: np.ndarray) -> Callable[[np.nda
     ends = np.asarray(rescaled(np.array(_range(file, stored))), np.float64)
     low, span = ends.min(), max(float(np.ptp(ends)), np.finfo(np.float64).tiny)
     return lambda values: _rounded(255 * (rescaled(values).astype(np.float64) - low) / span)
+
+
+def _with_whole_bytes(modality: Dataset) -> Dataset:
+    """Return attributes whose look-up table has values of 8 or 16 bits; pydicom reads no others."""
+    if not modality.get("ModalityLUTSequence"):
+        return modality
+    tables = copy.deepcopy(modality.ModalityLUTSequence)
+    entries, first, bits = tables[0].LUTDescriptor
+    tables[0].LUTDescriptor = [entries, first, 16 if 8 < bits < 16 else bits]
+    copied = copy.copy(modality)
+    copied.ModalityLUTSequence = tables
+    return copied
 
 
 def _of_frame(file: Dataset, number: int, sequence: str) -> Dataset:
