@@ -298,6 +298,14 @@ def test_planes_of_16_bits_are_read(order: str, mode: str) -> None:
     assert (found.defect, found.phash) == (None, inspect(expected).phash)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_colours_of_a_12_bit_camera_are_scaled_by_one_factor(order: str) -> None:
+    row = np.linspace(0, 4095, 64)
+    camera = np.stack([row, row[::-1] / 2, row / 4], -1).astype(np.uint16)
+    found = decode_rgb(planar_tiff(np.tile(camera, (48, 1, 1)), order)).pixels
+    np.testing.assert_array_equal(found[0], np.rint(camera * (255 / 4095)))
+
+
 def test_planes_of_16_bits_that_are_not_read_are_a_defect() -> None:
     data = planar_tiff(np.zeros((64, 96, 4)), "<", photometric=5)
     assert decode_rgb(data).defect == inspect(data).defect == decode.UNDECODABLE

@@ -6,6 +6,7 @@ import functools
 import io
 import logging
 import struct
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -125,6 +126,8 @@ _GREY_STEPS = {"L;2": 85, "L;4": 17}
 """Step in 8 bits from one grey of a PNG to the next, by how Pillow reads its pixels."""
 _UNSIGNED, _SIGNED = 1, 2
 """Values of SampleFormat in TIFF 6.0."""
+_DARK = 64
+"""High byte that no value of 14 bits has."""
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -240,7 +243,7 @@ def inspect(data: bytes) -> Inspected:
             # The hash needs 32 pixels: libjpeg then skips most of its arithmetic, but still reads
             # every coded byte, so truncated files are detected.
             image.draft("L", (128, 128))
-            image.load()
+            _load(image, data, kind)
             if _orientation(image) >= 5:
                 width, height = height, width
             return Inspected(kind, mode, width, height, phash_hex(_displayed(image)))
@@ -252,7 +255,8 @@ def inspect(data: bytes) -> Inspected:
 def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
     """Return the pixels of an encoded image as RGB, as displayed.
 
-    Transparent parts are white, as on the page. 16-bit images are scaled to their own value range.
+    Transparent parts are white, as on the page. 16-bit grey images are scaled to their own value
+    range, and colours of a TIFF to their maximum if they have 14 bits or fewer.
 
     Args:
         data: The file.
@@ -269,7 +273,7 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
             if enough_px is not None:
                 # No effect on formats that libjpeg does not decode.
                 image.draft(None, (enough_px, enough_px))
-            image.load()
+            _load(image, data, kind)
             shown = _displayed(image)
             times = min(shown.size) // enough_px if enough_px is not None else 1
             return Decoded(
@@ -357,8 +361,35 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
                 _read_planes_of_16_bits(image)
             if kind == "png" and "transparency" in image.info and image.mode == "L":
                 # Pillow scales the pixels to 8 bits, but not the transparent value.
-                image.info["transparency"] *= _GREY_STEPS.get(image.tile[0].args, 1)
+                image.info["transparency"] *= _GREY_STEPS.get(str(image.tile[0].args), 1)
             yield image
+
+
+def _load(image: Image.Image, data: bytes, kind: str | None) -> None:
+    """Load an opened image. Dark colours of 16 bits, as of 12-bit cameras, become brighter.
+
+    Pillow reads their high bytes only. The low ones are those of the other byte order.
+    """
+    other = {"L": "B", "B": "L", "N": "L" if sys.byteorder == "big" else "B"}
+    tiles = [
+        tile._replace(args=(tile.args[0][:-1] + other[tile.args[0][-1]], *tile.args[1:]))
+        for tile in image.tile
+        if kind == "tiff" and image.mode == "RGB"
+        if isinstance(tile.args, tuple) and ";16" in tile.args[0]
+    ]
+    image.load()
+    if not tiles or max(high for _, high in image.getextrema()) >= _DARK:
+        return
+    with _opened(data, kind or "") as low:
+        low.tile = tiles
+        low.load()
+        values = [
+            np.asarray(image.crop(box), np.uint16) * 256 + np.asarray(low.crop(box))
+            for box in _strips(image)
+        ]
+    factor = 255 / max(1, *(part.max() for part in values))
+    for box, part in zip(_strips(image), values, strict=True):
+        image.paste(Image.fromarray(np.rint(part * np.float32(factor)).astype(np.uint8)), box)
 
 
 def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
