@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, _imaging
+from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin, _imaging
 
 from biovl.images.hashing import phash_hex
 
@@ -345,13 +345,16 @@ def _bytes_a_pixel(image: Image.Image) -> int:
     depth = 4 if mode in ("LA", "PA", "La", "RGBA", "RGBa", "RGBX", "CMYK", "LAB") else 0
     bands = 8 if mode.startswith(("I", "F")) else 4 if mode not in ("1", "L", "P") else 1
     transparent = mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and mode == "RGB":
+        # Dark colours of 16 bits are read twice.
+        depth += 8 if 16 in image.tag_v2.get(_BITS, ()) else 0
     # libjpeg holds the coefficients of a progressive file, two bytes each.
     coefficients = 2 * len(image.getbands()) if image.info.get("progressive") else 0
     return max(bands, depth) + (7 if transparent else 3) + 1 + coefficients
 
 
 @contextlib.contextmanager
-def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
+def _opened(data: bytes, kind: str | None) -> Iterator[ImageFile.ImageFile]:
     """Open an image with its own decoder only, without output on standard error."""
     _silence_tiff()
     with warnings.catch_warnings():
@@ -365,7 +368,7 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
             yield image
 
 
-def _load(image: Image.Image, data: bytes, kind: str | None) -> None:
+def _load(image: ImageFile.ImageFile, data: bytes, kind: str | None) -> None:
     """Load an opened image. Dark colours of 16 bits, as of 12-bit cameras, become brighter.
 
     Pillow reads their high bytes only. The low ones are those of the other byte order.
@@ -378,18 +381,19 @@ def _load(image: Image.Image, data: bytes, kind: str | None) -> None:
         if isinstance(tile.args, tuple) and ";16" in tile.args[0]
     ]
     image.load()
-    if not tiles or max(high for _, high in image.getextrema()) >= _DARK:
+    if not tiles or np.max(image.getextrema()) >= _DARK:
         return
     with _opened(data, kind or "") as low:
         low.tile = tiles
         low.load()
-        values = [
-            np.asarray(image.crop(box), np.uint16) * 256 + np.asarray(low.crop(box))
-            for box in _strips(image)
-        ]
-    factor = 255 / max(1, *(part.max() for part in values))
-    for box, part in zip(_strips(image), values, strict=True):
-        image.paste(Image.fromarray(np.rint(part * np.float32(factor)).astype(np.uint8)), box)
+
+        def values(box: tuple[int, int, int, int]) -> np.ndarray:
+            whole: np.ndarray = np.asarray(image.crop(box), np.uint16) * 256
+            return whole + np.asarray(low.crop(box), np.uint16)
+
+        factor = np.float32(255 / max(1, *(values(box).max() for box in _strips(image))))
+        for box in _strips(image):
+            image.paste(Image.fromarray(np.rint(values(box) * factor).astype(np.uint8)), box)
 
 
 def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
