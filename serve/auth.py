@@ -329,12 +329,18 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
+# RFC 7239: for=192.0.2.60;proto=http, for="[2001:db8::1]:4711", for=unknown
+_FORWARDED = re.compile(r"\bfor\s?=\s?(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
+
+
 def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str) -> Caller:
     client = scope.get("client")
     address = str(client[0]) if client else ""
     # A local proxy forwards requests of other machines. Forwarded addresses can only deny access.
-    forwarded = [
-        hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()
+    named = (headers.get("x-forwarded-for", ""), headers.get("x-real-ip", ""))
+    forwarded = [hop.strip() for names in named for hop in names.split(",") if hop.strip()]
+    forwarded += [
+        _name_in("//" + hop.strip('"')) for hop in _FORWARDED.findall(headers.get("forwarded", ""))
     ]
     if not all(_is_loopback(one) for one in (address, *forwarded)):
         raise _unauthorized(f"without API keys only this machine has access; {make_keys}")

@@ -86,13 +86,16 @@ class Client:
         if not (key.isascii() and key.isprintable()):
             raise ConfigError("key: an API key has ASCII characters only, and no line breaks")
         self._tries = tries
-        self._http = httpx.Client(
-            base_url=address,
-            timeout=timeout_s,
-            # HTTP_PROXY would send private images, and the key, to another machine.
-            trust_env=not is_loopback(address),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=address,
+                timeout=timeout_s,
+                # HTTP_PROXY would send private images, and the key, to another machine.
+                trust_env=not is_loopback(address),
+                headers={"Authorization": f"Bearer {key}"} if key else {},
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ConfigError(f"address: {address!r} is no URL: {error}") from error
 
     def search(
         self,

@@ -295,6 +295,22 @@ class TestWithoutKeys:
         headers = {"X-Forwarded-For": "127.0.0.1, 203.0.113.7"}
         assert Asking(service()).get("/v1/facets", headers=headers).status_code == 401
 
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"X-Real-IP": "203.0.113.7"},
+            {"Forwarded": "for=127.0.0.1;proto=http, for=203.0.113.7"},
+            {"Forwarded": 'For="[2001:db8::1]:4711"'},
+            {"Forwarded": "for=unknown"},
+        ],
+    )
+    def test_proxies_name_whom_they_ask_for_in_several_ways(self, headers: dict) -> None:
+        assert Asking(service()).get("/v1/facets", headers=headers).status_code == 401
+
+    def test_a_page_of_this_machine_behind_a_proxy_on_it_is_answered(self) -> None:
+        headers = {"X-Real-IP": "127.0.0.1", "Forwarded": 'for="[::1]:4711";proto=http'}
+        assert Asking(service()).get("/v1/facets", headers=headers).status_code == 200
+
     @pytest.mark.parametrize("host", ["attacker.example", "attacker.example:8000", "", "[::bad"])
     def test_a_name_bound_to_loopback_by_a_stranger_is_refused(self, host: str) -> None:
         answer = Asking(service()).get("/v1/facets", headers={"Host": host})

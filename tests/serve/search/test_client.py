@@ -192,7 +192,12 @@ def test_a_service_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"address": "127.0.0.1:8000"}, {"tries": 0}, {"key": "of\ntwo"}, {"key": "schl\u00fcssel"}],
+    [
+        *({"address": url} for url in ("127.0.0.1:8000", "http://host:port", "http://[::1")),
+        {"tries": 0},
+        {"key": "of\ntwo"},
+        {"key": "schl\u00fcssel"},
+    ],
 )
 def test_what_cannot_be_asked_is_told_at_once(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
