@@ -51,7 +51,7 @@ def test_the_page_is_whole_and_complains_of_nothing(
     assert page.locator("#figures .card").count() == FIGURES
     broken = "images => images.filter(i => !i.complete || !i.naturalWidth).length"
     assert page.eval_on_selector_all("img", broken) == 0
-    assert page.locator("svg.chart").count() == 5
+    assert page.locator(".panel.wide img").count() == 4
     assert page.locator(".search .card").count() == 8
     # Nothing makes a reader scroll sideways.
     assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -1,21 +1,16 @@
 """The page about a chain: what it shows, and that it needs and runs nothing else."""
 
 import dataclasses
-import json
-import math
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from biovl.chain.page import charts
 from biovl.chain.page.page import render
-from biovl.chain.page.reading import Chapter, Notes, Story
-from biovl.chain.page.sections import corpus as corpus_section
+from biovl.chain.page.reading import Notes, Story
 from biovl.chain.page.sections import figures as figures_section
-from biovl.chain.page.sections import training as training_section
-from biovl.core.artifacts import Manifest
 from tests.chain.page.told import FIGURES, publish
 
 HOSTILE = (
@@ -73,39 +68,22 @@ def test_every_row_is_accounted_for(page: Parsed) -> None:
     assert "1 min 15 s" in text
 
 
-def test_the_curves_and_scores_are_those_of_the_model(page: Parsed) -> None:
+def test_the_plots_and_scores_are_those_of_the_model(page: Parsed) -> None:
     text = " ".join(page.text.split())
-    assert "from 2.90 to 2.20" in text
     # R@1 is 1/20, and so is chance; R@10 is 10/20.
     assert "at once 1.0 times as often as chance" in text
     assert "50%" in text
-    curves = [a for a in page.tags("polyline") if "curve" in str(a["class"])]
-    assert [len(str(curve["points"]).split()) for curve in curves] == [8, 2, 2, 2, 2, 2, 2]
+    plots = [a["alt"] for a in page.tags("img") if a["alt"] in ("Loss", "Recall")]
+    assert plots == ["Loss", "Recall"]
 
 
-@pytest.mark.parametrize(
-    ("loss", "sizes", "levels"),
-    [
-        ("infonce", [8, 8], [math.log(8)]),
-        ("infonce", [8, 64], [math.log(8), math.log(64)]),
-        # Every pair has a probability of 1/N.
-        ("siglip", [8, 8], [math.log(8) + 7 * math.log(8 / 7)]),
-    ],
-)
-def test_the_loss_is_compared_with_the_chance_of_its_kind_and_batches(
-    loss: str, sizes: list[int], levels: list[float], tmp_path: Path, monkeypatch
-) -> None:
-    drawn = []
-    monkeypatch.setattr(
-        charts, "lines", lambda *args, levels, **named: drawn.extend(levels.values()) or ""
-    )
-    rows = [{"step": step, "pairs": size, "loss": 2.0} for step, size in enumerate(sizes)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    manifest = Manifest(kind="model", config={"step": {"loss": loss}}, counts={})
-    chapter = Chapter("pretrain", str(tmp_path), manifest)
-    text = str(training_section.body(Story(str(tmp_path), (chapter,))))
-    assert drawn == pytest.approx(levels)
-    assert ("InfoNCE" in text) is (loss == "infonce")
+def test_a_step_that_published_no_plot_has_none(tmp_path: Path) -> None:
+    story = publish(tmp_path)
+    shutil.rmtree(tmp_path / "model" / "plots")
+    (tmp_path / "corpus" / "plots" / "image_sizes.png").write_bytes(b"no picture")
+    titles = {a["alt"] for a in Parsed(render(story)).tags("img")}
+    assert titles >= {"Length of captions"}
+    assert not titles & {"Loss", "Recall", "Size of images"}
 
 
 def test_a_contact_sheet_shows_each_article_before_a_second_figure_of_one(story: Story) -> None:
@@ -183,11 +161,3 @@ def test_warnings_of_all_steps_are_listed_once_and_escaped(story: Story) -> None
     assert told.text.count(again) == 1
     assert own in told.text
     assert "warnings" not in [a.get("id") for a in Parsed(render(story)).tags("section")]
-
-
-def test_long_histograms_are_drawn_with_few_bars_and_lose_nothing() -> None:
-    bars = corpus_section.coarser([1] * 100 + [0] * 28, 8)
-    assert len(bars) == 25
-    assert bars[0] == (0, 32, 4)
-    assert bars[-1] == (768, 800, 4)
-    assert corpus_section.coarser([0, 0], 8) == []

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from biovl.assemble import plots as assemble_plots
 from biovl.assemble.statistics import statistics
 from biovl.assemble.tally import tally
 from biovl.chain.page.reading import Notes, Story, read_story
@@ -54,6 +55,8 @@ def _corpus(folder: Path, caption: str) -> list[dict[str, Any]]:
     told = [{k: v for k, v in row.items() if k in pair("")} for row in rows]
     stats = statistics(tally(pairs(told)), harvested=HARVESTED, dropped=dropped)
     draft.folder.write("stats.json", to_json(stats))
+    for name, plot in assemble_plots.plots(stats).items():
+        draft.folder.write(f"plots/{name}", plot)
     counts = {
         "figures": {"seen": 50, "kept": FIGURES},
         "dropped": dropped,
@@ -71,9 +74,8 @@ def _model(folder: Path) -> None:
         for k in (1, 5, 10)
     }
     scores = {**CHANCE, **recalls, "pairs": 20}
-    losses = [{"step": step, "pairs": 8, "loss": 3.0 - step / 10} for step in range(1, 9)]
-    draft.folder.write("metrics.jsonl", "\n".join(map(json.dumps, losses)).encode())
-    draft.folder.write("validation.json", to_json({"1": scores, "2": scores}))
+    for name in ("loss.png", "recall.png"):
+        draft.folder.write(f"plots/{name}", a_picture(0))
     pairs_of = {"train": FIGURES, "val": 20, "seen": 64}
     counts = {"epochs": 2, "steps": 8, "pairs": pairs_of}
     draft.publish(Manifest(kind="model", config={}, counts=counts, notes={"validation": scores}))

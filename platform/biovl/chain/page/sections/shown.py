@@ -1,4 +1,4 @@
-"""Section with a screenshot of the search page."""
+"""Section with a screenshot of the search page, and pictures that other sections show."""
 
 import io
 
@@ -6,7 +6,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from biovl.chain.page.markup import parts
-from biovl.chain.page.reading import Story
+from biovl.chain.page.reading import Chapter, Story
 from biovl.core.artifacts import Folder
 
 TITLE = "Its page"
@@ -27,6 +27,23 @@ def body(story: Story) -> Markup | None:
         parts.shot(image, "The search page of the service"),
     )
     return section
+
+
+def plot_panel(chapter: Chapter, name: str, title: str, words: str) -> Markup | None:
+    """Return a panel with a plot that a step published; None if it did not.
+
+    Args:
+        chapter: The step.
+        name: File name in the folder ``plots``.
+        title: Title of the panel.
+        words: Its caption.
+    """
+    folder, path = Folder(chapter.uri), f"plots/{name}"
+    image = smaller(folder.read(path)) if folder.exists(path) else None
+    if image is None:
+        return None
+    panel: Markup = parts.panel(title, parts.picture(image, title), words, wide=True)
+    return panel
 
 
 def smaller(png: bytes) -> bytes | None:
