@@ -179,7 +179,8 @@ def read_rows(content: str) -> None:
         split.text_of(label)
         rows._mentions_of(label, cited, labels)
     rows._mentions_of("A", cited, ("A", "B"))
-    rows._map_spans(content, split.text_of("A"), bold)
+    if split.parts:
+        rows._map_spans(content, rows._stretches(split, "A"), bold)
 
 
 def bold_caption(content: str) -> None:

@@ -76,6 +76,7 @@ def test_rules_change_in_the_chain_as_they_do_in_the_job(tmp_path: Path) -> None
     found = next(link.config for link in links(STEPS, chain) if link.step.name == "assemble")
     names = [rule.name for rule in found.rules]
     assert names.count("years") == 1
+    assert plain(found)[-1] == {"name": "min_side", "px": 9}
     assert set(names) - {rule["name"] for rule in DEFAULT} == {"years"}
 
 

@@ -374,8 +374,10 @@ def test_repeated_changes_are_together_and_none_is_lost() -> None:
     assert config.changes_of(changes) == {
         "names+": ["a", "b", "c"], "names-": "d", "epochs": "3"
     }  # fmt: skip
-    with pytest.raises(ConfigError, match=r"names\+=.*may not alternate"):
-        config.changes_of(["names+=a", "names-=b", "names+=c"])
+    in_turns = config.changes_of(["names+=a", "names-=b", "names+=c", "names-=d"])
+    assert list(in_turns.items()) == [("names-", ["b", "d"]), ("names+", ["a", "c"])]
+    with pytest.raises(ConfigError, match="added and removed before"):
+        config.changes_of(["names+=a(1)", "names-=a", "names+=c"])
 
 
 def test_a_setting_that_a_file_has_twice_is_refused(tmp_path: Path) -> None:

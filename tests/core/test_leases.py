@@ -159,14 +159,14 @@ def test_who_was_taken_over_is_told_and_leaves_the_lease_alone(tmp_path: Path) -
 
 def test_a_driver_learns_at_once_that_another_has_taken_over_or_published(uri: str) -> None:
     with leases.acquire_lease(uri, settle_s=0) as lease:
-        Draft.begin(uri, "figures", {}).check_lease = lease.check
+        Draft.begin(uri, "figures", {}).check = lease.check
         own = stored(uri)
         Draft(uri).note("lease", {**own, "id": "other", "host": "elsewhere"})
         with pytest.raises(ArtifactError, match="elsewhere"):
             lease.check()
     with leases.acquire_lease(f"{uri}-2", settle_s=0) as lease:
         draft = Draft.begin(f"{uri}-2", "figures", {})
-        draft.check_lease = lease.check
+        draft.check = lease.check
         other = Draft(f"{uri}-2")
         other.publish(Manifest(kind="figures", config={}, counts={"rows": 40}))
         with pytest.raises(ArtifactError, match="another process"):

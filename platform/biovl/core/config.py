@@ -351,19 +351,27 @@ def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) ->
         values: Settings that are changed, such as those of a recipe.
 
     Raises:
-        ConfigError: If a text has another form, or ``+=`` and ``-=`` of one list alternate: by name
-            only one of each can be kept.
+        ConfigError: If a text has another form, or an item of a list is added, removed, and the
+            list is changed again: by name only one ``+=`` and one ``-=`` can be kept.
     """
     found = dict(values or {})
     for text in texts:
         name, value = change_of(text)
         if name[-1] in "+-" and name in found:
             other = name[:-1] + ("-" if name[-1] == "+" else "+")
-            if list(found).index(name) < (list(found).index(other) if other in found else 0):
-                raise ConfigError(
-                    f"--set {name}=…: changes of a list may not alternate here, give all += of "
-                    f"{name[:-1]} one after the other, and all -= too"
-                )
+            keys = list(found)
+            if other in found and keys.index(name) < keys.index(other):
+                # Items are removed first, then added, unless one of them is removed in between.
+                added, removed = (found[name], found[other])
+                if name[-1] == "-":
+                    added, removed = (found[other], value)
+                if any(str(item) in str(added) for item in together(removed)):
+                    raise ConfigError(
+                        f"--set {name}={value}: an item of {name[:-1]} was added and removed "
+                        "before: leave out both"
+                    )
+                if name[-1] == "+":
+                    found[name] = found.pop(name)
             found[name] = together(found[name], value)
             continue
         # Settings are replaced in the order in which they are given.
