@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 
-from tests.scheduling import FewRays, may_start_ray
+from tests.scheduling import FewRays, may_start_ray, needs_ray
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -80,11 +80,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FewRays
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests, and begin with their files: at the end no tester waits for another."""
+    """Mark the slow tests, and begin with files that need Ray, then with the slow ones.
+
+    A tester that may start no Ray computes beside them, and at the end none waits for another.
+    The longest files are among the last of the alphabet: ``sweep/test_job.py``, ``serve/``.
+    """
     for item in items:
         if _is_slow(item):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=_is_slow, reverse=True)
+    items.sort(key=lambda item: item.path, reverse=True)
+    items.sort(key=lambda item: (needs_ray(item.location[0]), _is_slow(item)), reverse=True)
 
 
 def _is_slow(item: pytest.Item) -> bool:
