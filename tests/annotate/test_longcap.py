@@ -287,9 +287,16 @@ def test_requests_stay_within_the_limits(tmp_path: Path) -> None:
             "A scan of the patient: NOT_FEASIBLE is what the image of the liver shows.",
             answers.TALKS,
         ),
+        ("Collagen type I cannot be told from type III in this stained section.", None),
+        ("This is a scan of a patient, but I cannot describe it.", answers.REFUSED),
+        ("Unfortunately, I can't describe patients in such an image.", answers.REFUSED),
+        (
+            "Mesenchymal stem cells will be injected intramuscularly, ultrasound-guided, each week (eight sites; both legs; not arms).",
+            None,
+        ),
     ],
 )
-def test_words_of_the_task_are_no_caption_unless_the_article_has_them(
+def test_captions_that_speak_of_the_task_or_refuse_it_are_rejected(
     caption: str, reason: str | None
 ) -> None:
     known = "This draft of the protocol."

@@ -116,3 +116,12 @@ def test_p_is_rarely_small_where_models_are_alike() -> None:
         ours, theirs = rng.random((2, 80)) < 0.5
         small += paired_difference(ours * 1, theirs * 1, resamples=300, seed=seed).p < 0.05
     assert small / 200 < 0.10
+
+
+def test_p_is_not_small_for_a_few_pairs() -> None:
+    ours = np.array([0.9, 0.8, 0.7, 0.9, 0.8])
+    assert paired_difference(ours[:2], ours[:2] - 0.5).p == 0.5
+    assert paired_difference(ours, ours - 0.5).p == 2 / 2**5
+    # Pairs in which the models are equal say nothing.
+    same = np.concatenate([ours, np.ones(50)])
+    assert paired_difference(same, same - 0.5 * (same < 1)).p >= 2 / 2**5

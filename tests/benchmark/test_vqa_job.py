@@ -5,7 +5,8 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -13,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.benchmark import config as benchmark_config
-from biovl.benchmark import leak_report, vqa_job
+from biovl.benchmark import job, leak_report, vqa_job
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.job import benchmark
 from biovl.core import config as configs
-from biovl.core.artifacts import Manifest
-from biovl.core.errors import BiovlError
+from biovl.core.artifacts import Draft, Manifest
+from biovl.core.errors import BiovlError, TrainingError, TrainingStopped
+from biovl.core.plugins import Plugin
 from biovl.images.hashing import sha256_hex
+from biovl.runtime.progress import Progress
 from tests.benchmark.memory import random_unit
 from tests.benchmark.toy_questions import write_model, write_vqa_rad
 from tests.index.small_index import figure, publish
@@ -161,3 +164,28 @@ def test_what_every_worker_refuses_is_told_once(
 ) -> None:
     with pytest.raises(BiovlError, match="lower least_answers"):
         run(inputs, tmp_path / "report", **{"tasks.vqa.learning.least_answers": 1000})
+
+
+def test_a_training_that_diverged_leaves_out_one_model_and_one_that_stopped_goes_on(
+    tmp_path: Path,
+) -> None:
+    class Learns:
+        needs_vectors = False
+
+        def learn(self, run: Any, say: Any) -> None:
+            if run.model == "diverges":
+                raise TrainingError("the loss is NaN")
+            raise TrainingStopped("a machine was lost")
+
+        def evaluate_learnt(self, data: Any, vectors: Any, place: str) -> None:
+            raise NotImplementedError
+
+    draft = Draft(str(tmp_path / "report"))
+    config: Any = SimpleNamespace(workers=None, precision="auto", index="")
+    known: Any = {"one": "diverges", "two": "stops"}
+    task = job.PreparedTask("vqa", Plugin("vqa"), cast(Any, None), False, Learns())
+    wanted = {(name, "vqa"): job._Vectors([], None) for name in known}
+    with pytest.raises(TrainingStopped):
+        job._learn(config, draft, known, [task], wanted, Progress("benchmark", io.StringIO()))
+    assert draft.read_note("judged/one/vqa") == {"skipped": "the loss is NaN"}
+    assert draft.read_note("judged/two/vqa") is None

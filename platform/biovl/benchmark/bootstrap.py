@@ -53,8 +53,9 @@ class ScoreDifference:
     high: float
     """Upper bound of the confidence interval."""
     p: float
-    """Two-sided p-value: twice the share of resamples on the rarer side of zero, at least 1 /
-    resamples."""
+    """Two-sided p-value: twice the share of resamples on the rarer side of zero. It is at least
+    2 / (resamples + 1), and at least that of a sign test, 2 / 2 ** n, where the models differ in n
+    examples: resamples of two equal pairs are always on one side."""
 
 
 def mean(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
@@ -163,8 +164,9 @@ def paired_difference(
     left_out_J, size_J = _jackknife(drawn_K, count_K, ahead, seed)
     low, high = _bca(value, scores, left_out_J, size_J, confidence)
     rarer = min((scores <= 0).sum(), (scores >= 0).sum())
-    p = min(1.0, 2 * (1 + float(rarer)) / (1 + len(scores)))
-    return ScoreDifference(value=value, low=low, high=high, p=p)
+    differing = int((both[:, :columns] != both[:, columns:]).any(1).sum())
+    p = max(2 * (1 + float(rarer)) / (1 + len(scores)), 2.0 ** (1 - differing))
+    return ScoreDifference(value=value, low=low, high=high, p=min(1.0, p))
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

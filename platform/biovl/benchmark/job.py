@@ -32,7 +32,14 @@ from biovl.benchmark.stored_images import parts_of
 from biovl.benchmark.tasks import LearningRun, SelectsFirst, Task, TrainsFirst
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
-from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
+from biovl.core.errors import (
+    ArtifactError,
+    BiovlError,
+    ConfigError,
+    StorageError,
+    TrainingError,
+    TrainingStopped,
+)
 from biovl.core.plugins import Plugin
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import explain_resume, raise_task_error, run_task
@@ -250,7 +257,10 @@ def _learn(
                     outcome = report_files.with_leaks(
                         config, draft, outcome, task.data, None, name, model.fingerprint, task.name
                     )
-            except (ArtifactError, ConfigError) as error:
+            # Its cause may be gone when the same command is run again.
+            except TrainingStopped:
+                raise
+            except (ArtifactError, ConfigError, TrainingError) as error:
                 draft.note(receipt, {"skipped": str(error)})
             else:
                 reasons = Counter(outcome.notes.get("unreadable_images", {}).values())

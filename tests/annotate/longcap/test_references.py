@@ -19,6 +19,9 @@ CASES = [
     ("Tumours shrank (p = 0.01, |Fig. 2|).", [], "Tumours shrank (p = 0.01)."),
     ("Tumours shrank (|Figs. 2A| and 3B; Table 1).", ["A"], "Tumours shrank (A)."),
     ("Tumours shrank (|Figure 2—figure supplement 1|).", [], "Tumours shrank."),
+    ("Tumours shrank (|Figure 2—figure supplement 1B|).", ["B"], "Tumours shrank (B)."),
+    ("Tumours shrank (|Figure 2 – Figure supplement 1A,C|).", ["A", "C"], "Tumours shrank (A, C)."),
+    ("It took long (settling time, see |Fig. 2A|).", ["A"], "It took long (settling time, A)."),
     ("It overlaps (S8 Table and |Fig 5B|).", ["B"], "It overlaps (B)."),
     # Values behind a reference are no panels and figures.
     ("Tumours shrank (|Fig 4B|, p<0.05).", ["B"], "Tumours shrank (B, p<0.05)."),

@@ -27,8 +27,10 @@ _MOST_CHARS = 40_000
 _MOST_FEATURES = 400
 _FENCE = re.compile(r"\A\s*```(?:xml)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _REFUSAL = re.compile(
-    r"\b(?:I(?:['’]m|\sam)\s(?:sorry|unable|not\sable)|I\s(?:can(?:no|['’])t|cannot|won['’]t)|"
-    r"as\san\sAI|(?:AI|language)\s(?:assistant|model)\b.{0,40}\b(?:cannot|can['’]t|unable)|"
+    # "Collagen type I cannot …" is none.
+    r"(?:(?<![A-Za-z]\s)|(?<=\bbut\s)|(?<=\band\s)|(?<=\bthat\s)|(?<=\bsorry\s)|(?<=\bhowever\s))(?-i:\bI)"
+    r"(?:(?:['’]m|\sam)\s(?:sorry|unable|not\sable)|\s(?:can(?:no|['’])t|cannot|won['’]t))|"
+    r"\b(?:as\san\sAI|(?:AI|language)\s(?:assistant|model)\b.{0,40}\b(?:cannot|can['’]t|unable)|"
     r"unable\sto\s(?:assist|help|provide|comply)|can['’]?t\s(?:assist|help)|"
     r"against\smy\s(?:guidelines|policy))",
     re.IGNORECASE,
@@ -41,7 +43,8 @@ _TALK = re.compile(
     re.IGNORECASE,
 )
 _ENGLISH = frozenset(
-    "the a an of in and with to by for at on from is are was were as that shows shown after".split()
+    "the a an of in and with to by for at on from is are was were as that shows shown after be been"
+    " has have had will not no or but its their this these those both each which who than".split()
 )
 _LEAST_ENGLISH = 0.08
 """Function words are at least a fifth of the words of an English caption."""

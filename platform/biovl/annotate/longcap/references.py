@@ -18,15 +18,17 @@ _HEAD = (
     r"(?:[Ff]ig(?:ures?|ura|s|uras)?\b|FIGS?|FIGURES?|[Tt]ab(?:les?)?\b|TABLES?|[Vv]ideos?|[Mm]ovies?|"
     r"[Ff]iles?|[Ss]chemes?|[Pp]lates?|[Dd]atasets?|[Aa]ppendix|[Tt]exts?|[Ss]ections?|Eqs?\b|[Ee]quations?)"
 )
-_PANEL = r"\(?[A-Za-z](?:[ivx]{0,3}|\d)['′]?\)?(?![A-Za-z\d])"
+_LETTER = r"[A-Za-z](?:[ivx]{0,3}|\d)['′]?"
+# A closing bracket without an opening one ends the bracket around the reference.
+_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d])"
 _NUMBER = (
     rf"(?:[SEA]?\d{{1,3}}(?:\.\d{{1,2}})?(?:\s?[,.:]?\s?{_PANEL})?(?![A-Za-z\d])|[IVX]{{1,5}}\b)"
 )
 _JOINT = r"(?:\s?[,&/–—-]\s?(?:and\s)?|\s(?:and|to|or|through)\s|,?\spanels?\s)"
-# eLife's "Figure 2—figure supplement 1", and PLOS' "S8 Table".
+# eLife's "Figure 2—figure supplement 1A,B", and PLOS' "S8 Table".
 _PART = (
-    r"(?:\s?[—–-]+\s?(?:figure\ssupplements?|source\s(?:data|code)|videos?)"
-    r"\s\d+(?:\s?[,–-]\s?\d+)*)?"
+    r"(?:\s?[—–-]+\s?(?:[Ff]igure\s[Ss]upplements?|[Ss]ource\s(?:[Dd]ata|[Cc]ode)|[Vv]ideos?)"
+    r"\s\d+[A-Za-z]?(?:\s?[,–-]\s?(?:\d+[A-Za-z]?|[A-Za-z])(?![A-Za-z\d]))*)?"
 )
 # In "Fig. 2A, n = 10", "Fig. 2A, 12 mice" and "Fig. 2A, a section", what follows is no panel.
 _NO_VALUE = r"(?!\s?[=<>≤≥≈%])"
