@@ -190,9 +190,15 @@ def test_tasks_take_what_the_run_says_for_all_unless_they_say_otherwise() -> Non
     [
         ({"benchmarks": ["pkam"]}, "'pkam'.*biomedica"),
         ({"tasks": {"x": {"name": "retrieve"}}}, "'retrieve'.*zero_shot"),
+        (
+            {"tasks": {"pcam": {"name": "zero_shot"}}, "benchmarks": ["biomedica"]},
+            "both contain pcam",
+        ),
     ],
 )
-def test_unknown_names_list_the_known_ones(changes: dict, message: str) -> None:
+def test_unknown_names_list_the_known_ones_and_no_two_are_equal(
+    changes: dict, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         benchmarks.resolve_tasks(config(**changes))
 
@@ -222,6 +228,9 @@ def test_names_may_be_joined_and_benchmarks_are_recipes_of_their_own() -> None:
     for names in ("biomedica,biomedclip", "biomedclip,pcam"):
         with pytest.raises(ConfigError, match=r"biomedclip by zero_shot"):
             known[names]()
+    with pytest.raises(ConfigError, match="vqa with different settings"):
+        known["vqa,vqa_frozen"]()
+    assert list(known["vqa,vqa"]().tasks) == ["vqa"]
     assert configs.recipe_settings(known["rsna"]()) == {"benchmarks": ["rsna"]}
     assert "retrieval,nothing" not in known
 

@@ -45,6 +45,11 @@ def test_a_perfect_model_scores_one_with_one_label_in_a_hundred() -> None:
     assert all((s.value, s.low, s.high) == (1, 1, 1) for s in outcome.scores)
     assert outcome.scores[-1].note == "3 seeds, deviation 0.0000"
     assert [fit["images"] for fit in outcome.notes["fits"]] == [300, 31, 31, 31, 3, 3, 3]
+    few = probed(data, features(data, noise=0.1), fractions=(0.1, 0.01))
+    # The name of its score does not say the share.
+    assert few.scores[0].name == "accuracy"
+    assert few.notes["protocol"] == ["trained on 10 % of the training images"]
+    assert "protocol" not in outcome.notes
 
 
 def test_a_random_model_scores_chance_within_its_interval_as_often_as_it_says() -> None:
@@ -108,3 +113,7 @@ def test_a_set_without_train_or_readable_test_is_refused(tmp_path) -> None:
 def test_settings_make_sense() -> None:
     with pytest.raises(ValueError, match="fractions"):
         linear_probe.Config(data="", fractions=(0.0, 1.0))
+    with pytest.raises(ValueError, match="fractions are different"):
+        linear_probe.Config(data="", fractions=(0.1, 0.1))
+    with pytest.raises(ValueError, match="seeds are different"):
+        linear_probe.Config(data="", seeds=(0, 0))

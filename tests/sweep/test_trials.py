@@ -259,6 +259,16 @@ def test_a_trial_without_scores_at_a_rung_of_compute_is_refused(corpus: str) -> 
     check_rungs(epochs, trials_of(epochs))
 
 
+@pytest.mark.parametrize("first", [4, 5])
+def test_a_first_rung_behind_all_trials_is_refused(corpus: str, first: int) -> None:
+    given = {"base.epochs": 4, "asha.reduction": 2, "grid": {"optim.peak_lr": [0.1, 0.01]}}
+    swept = config(corpus, **given, **{"asha.first_epochs": first})
+    with pytest.raises(ConfigError, match=r"asha\.first_epochs"):
+        check_rungs(swept, trials_of(swept))
+    swept = config(corpus, **given, **{"asha.first_epochs": 3})
+    check_rungs(swept, trials_of(swept))
+
+
 def test_epochs_that_are_swept_are_not_chosen_by_compute(corpus: str) -> None:
     swept = {"grid": {"epochs": [2, 4]}}
     assert [t.config.epochs for t in trials_of(config(corpus, **swept))] == [2, 4]

@@ -86,11 +86,17 @@ def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tupl
     """Return the tasks of a run by name with all settings, and skipped benchmarks with the reason.
 
     Raises:
-        ConfigError: If a task or a benchmark is unknown.
+        ConfigError: If a task or a benchmark is unknown, or a task has the name of a benchmark.
     """
     tasks = {name: _completed(plugin, config) for name, plugin in config.tasks.items()}
     skipped = []
-    for item in expand_suites(config.benchmarks):
+    items = expand_suites(config.benchmarks)
+    twice = ", ".join(sorted(tasks.keys() & {item.name for item in items}))
+    if twice:
+        raise ConfigError(
+            f"tasks and benchmarks both contain {twice}: give your own task another name"
+        )
+    for item in items:
         if not data_exists(item, config.data_root):
             skipped.append((item.name, _missing(item, config.data_root)))
             continue
@@ -264,7 +270,14 @@ def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkCon
         changes: dict[str, Any] = {}
         for one in configs_of:
             changes |= {k: value for k, value in vars(one).items() if value != getattr(nothing, k)}
-        changes["tasks"] = {name: task for one in configs_of for name, task in one.tasks.items()}
+        named = [task for one in configs_of for task in one.tasks.items()]
+        for name, task in named:
+            if any(other != task for same, other in named if same == name):
+                raise ConfigError(
+                    f"these recipes evaluate {name} with different settings. Run one after the "
+                    "other, each with an out of its own"
+                )
+        changes["tasks"] = dict(named)
         changes["benchmarks"] = tuple(name for one in configs_of for name in one.benchmarks)
         return replace(nothing, **changes)
 

@@ -57,12 +57,16 @@ def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
     """Check the settings ``fractions`` and ``seeds``.
 
     Raises:
-        ValueError: If a fraction is not in (0, 1], or there are no fractions or seeds.
+        ValueError: If a fraction is not in (0, 1], there are no fractions or seeds, or one is there
+            twice.
     """
     if not fractions or not all(0 < fraction <= 1 for fraction in fractions):
         raise ValueError(f"fractions are in (0, 1], got {fractions}")
     if not seeds:
         raise ValueError("there is at least one seed")
+    for name, values in ("fractions", fractions), ("seeds", seeds):
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name} are different, got {list(values)}")
 
 
 def draws(fractions: Sequence[float], seeds: Sequence[int]) -> list[Draw]:
@@ -149,10 +153,13 @@ def outcome(
         metrics, right_E = _scores(label_E, share_SEC, part, resamples)
         scores += metrics
         table = table.append_column(f"accuracy{part}", _column(right_E, is_readable_E))
+    # Scores of the largest share have names without it.
+    few = f"trained on {100 * fractions[0]:.6g} % of the training images"
     return TaskOutcome(
         scores=tuple(scores),
         predictions=table,
         notes={
+            **({"protocol": [few]} if fractions[0] < 1 else {}),
             "fits": [
                 {"fraction": one.draw.fraction, "seed": one.draw.seed, **one.facts}
                 for one in learnt

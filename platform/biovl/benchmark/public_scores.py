@@ -62,6 +62,9 @@ class PublicScore:
             f"{score['count']:,} examples",
             f"{score['name']}, biovl's {self.protocol}{_prompts(self.notes)}",
         ]
+        share = max((fit.get("fraction", 1) for fit in self.notes.get("fits", ())), default=1)
+        if share < 1:
+            parts.append(f"trained on {100 * share:.6g} % of the training images")
         unreadable = self.notes.get("unreadable") or 0
         if isinstance(unreadable, Mapping):
             unreadable = sum(unreadable.values())

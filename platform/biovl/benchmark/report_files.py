@@ -150,7 +150,8 @@ def _with_protocol(config: BenchmarkConfig, item: TaskResult) -> TaskResult:
     result = item.notes or {}
     if not item.scores or item.task not in evaluated_as:
         return item
-    protocol = differences.notes(item.task, evaluated_as[item.task], result)
+    protocol = [*result.get("protocol", ())]
+    protocol += differences.notes(item.task, evaluated_as[item.task], result)
     protocol += differences.class_notes(item.task, result)
     return replace(item, notes={**result, "protocol": protocol}) if protocol else item
 

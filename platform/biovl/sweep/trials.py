@@ -137,12 +137,21 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
 
 def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
-    """Check that trials of equal compute are validated often enough for early stopping.
+    """Check that trials can be stopped early, and are compared fairly.
 
     Raises:
-        ConfigError: If a trial's first validation comes after the compute of the first rung.
+        ConfigError: If no trial lasts longer than the first rung, or, with ``equal=compute``, a
+            trial's first validation comes after the compute of the first rung.
     """
-    if config.asha.reduction == 1 or config.equal != "compute":
+    if config.asha.reduction == 1:
+        return
+    longest = max(times_of(config, trials[0], trial)[-1] for trial in trials)
+    if config.asha.first_epochs >= longest:
+        raise ConfigError(
+            f"asha.first_epochs={config.asha.first_epochs}: the longest trial has {longest:g} "
+            "epochs, so none would be stopped early. Set fewer, or asha.reduction=1"
+        )
+    if config.equal != "compute":
         return
     for trial in trials:
         every = trial.config.validation.every_epochs
