@@ -289,6 +289,7 @@ def test_requests_stay_within_the_limits(tmp_path: Path) -> None:
         ),
         ("Collagen type I cannot be told from type III in this stained section.", None),
         ("This is a scan of a patient, but I cannot describe it.", answers.REFUSED),
+        ("Unfortunately I cannot view this image of the patient.", answers.REFUSED),
         ("Unfortunately, I can't describe patients in such an image.", answers.REFUSED),
         (
             "Mesenchymal stem cells will be injected intramuscularly, ultrasound-guided, each week (eight sites; both legs; not arms).",

@@ -12,7 +12,7 @@ from biovl.assemble.balance import UNLABELLED, balance_labels, cap_for, counts
 PLOTS, MICROSCOPY, TABLES = "Plots and Charts", "Microscopy", "Tables"
 
 
-def lists(*rows: list[str] | None) -> pa.Array:
+def lists(*rows: list[str | None] | list[str] | None) -> pa.Array:
     return pa.array(rows, pa.list_(pa.string()))
 
 
@@ -28,6 +28,7 @@ def kept(labels: pa.Array, **settings: int) -> np.ndarray:
 def test_a_row_counts_under_each_of_its_labels_and_without_one_as_unlabelled() -> None:
     found = counts(lists([PLOTS], [MICROSCOPY, PLOTS], [], None))
     assert found == {PLOTS: 2, MICROSCOPY: 1, UNLABELLED: 2}
+    assert counts(lists([PLOTS, None], [None])) == {PLOTS: 1, UNLABELLED: 1}
 
 
 def test_a_column_with_one_text_a_row_is_counted_alike() -> None:

@@ -361,11 +361,13 @@ def test_tcga_til_counts_with_its_auroc(row: tuple[float, ...], printed: float) 
         for name, value in zip(SUITES["biomedclip"], row, strict=True)
     }
     scores["tcga_til"] = {"accuracy": 11.0, "auroc": row[3]}
-    found = {item["name"]: item for item in report.averages(judged(scores))}
+    found = {item["name"]: item for item in report.averages(judged(scores), scores)}
     assert found["biomedclip: of tasks"]["value"] == pytest.approx(printed, abs=0.005)
     assert "biomedclip: of groups" not in found
+    # A user's own tasks, whatever they are called.
+    assert report.averages(judged(scores), ()) == []
     scores["tcga_til"] = {"accuracy": 50.0}
-    without = {item["name"]: item for item in report.averages(judged(scores))}
+    without = {item["name"]: item for item in report.averages(judged(scores), scores)}
     assert without["biomedclip: of tasks"]["of"] == "4 of 5"
     assert without["biomedclip: of tasks"]["value"] == pytest.approx(
         sum(value for number, value in enumerate(row) if number != 3) / 4

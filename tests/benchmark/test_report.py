@@ -36,7 +36,7 @@ JUDGED = [
 
 
 def test_the_table_holds_scores_intervals_and_what_is_not_in_them() -> None:
-    text = report.table(JUDGED, [])
+    text = report.table(JUDGED, [], [])
     assert "25.00 (20.00–30.00) | 12.50 (7.50–17.50)" in text
     assert "12.5 (10–15)" in text
     assert "* retrieval, ours: 3 image is truncated, 2 no text" in text

@@ -156,6 +156,10 @@ def _sets(labels: Labels) -> tuple[list[frozenset[str]], np.ndarray]:
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
+        # A null in a list would make all of it null.
+        if labels.flatten().null_count:
+            lists = ([name for name in row or () if name is not None] for row in labels.to_pylist())
+            labels = pa.array(lists, pa.list_(pa.string()))
         labels = pc.binary_join(labels.cast(pa.list_(pa.string())), SEPARATOR)
     coded = pc.fill_null(labels.cast(pa.string()), "").dictionary_encode()
     texts = [

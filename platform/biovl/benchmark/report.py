@@ -1,6 +1,6 @@
 """Results of a benchmark run as JSON, Markdown table and plots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,17 +38,21 @@ class TaskResult:
     """Number of unreadable images, by reason."""
 
 
-def averages(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
+def averages(results: Sequence[TaskResult], names: Collection[str]) -> list[dict[str, Any]]:
     """Return the averages over published benchmarks, by model, suite and group.
 
     The metric of a benchmark is the one that its paper reports; without it, the benchmark is
     ignored.
+
+    Args:
+        results: Results of benchmarks and of a user's own tasks.
+        names: The tasks that are benchmarks; another may have the name of one.
     """
     rows = []
     for model in dict.fromkeys(item.model for item in results):
         values = {}
         for item in results:
-            if item.model == model and item.scores and item.task in BENCHMARKS:
+            if item.model == model and item.scores and item.task in names:
                 metric = BENCHMARKS[item.task].metric or item.scores[0]["name"]
                 named = {score["name"]: float(score["value"]) for score in item.scores}
                 if metric in named:
@@ -57,13 +61,22 @@ def averages(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(results: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> str:
-    """Return all scores as Markdown, one column per model, with a list of skipped tasks."""
+def table(
+    results: Sequence[TaskResult],
+    differing: Sequence[Mapping[str, Any]],
+    means: Sequence[Mapping[str, Any]],
+) -> str:
+    """Return all scores as Markdown, one column per model, with a list of skipped tasks.
+
+    Args:
+        results: Result of every model and task.
+        differing: Differences between models, as ``comparison.compare_models`` returns them.
+        means: Result of ``averages``.
+    """
     models = list(dict.fromkeys(item.model for item in results if item.model))
     lines = ["# Benchmarks", "", "95 % intervals by bootstrap (BCa) in brackets.", ""]
     heads = ["task", "score", *models, "of"]
     lines += [markdown.table(heads, _rows(results, models))]
-    means = averages(results)
     if means:
         lines += ["", "## Averages", "", _averages(means, models)]
     if differing:

@@ -113,10 +113,12 @@ def write_report(
             for task, by in tables.items()
         }
     differing = comparison.compare_models(tables, resamples=config.resamples, seed=config.seed)
-    scores = _scores(results, differing)
+    names = {item.name for item in benchmarks.expand_suites(config.benchmarks)}
+    means = report.averages(results, names)
+    scores = _scores(results, differing, means)
     folder.write("scores.json", to_json(scores))
     files |= {name: {"size_bytes": size} for name, size in folder.sizes(["scores.json"]).items()}
-    folder.write("table.md", report.table(results, differing).encode())
+    folder.write("table.md", report.table(results, differing, means).encode())
     folder.write("plots/scores.png", report.plot(results))
     for item in scored:
         plot = report.breakdown_plot(item)
@@ -157,7 +159,9 @@ def _with_protocol(config: BenchmarkConfig, item: TaskResult) -> TaskResult:
 
 
 def _scores(
-    results: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]
+    results: Sequence[TaskResult],
+    differing: Sequence[Mapping[str, Any]],
+    means: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the contents of ``scores.json``."""
     scored = [item for item in results if item.scores]
@@ -168,7 +172,7 @@ def _scores(
             for score in item.scores
         ],
         "differences": differing,
-        "averages": report.averages(results),
+        "averages": means,
         "notes": [
             {"model": item.model, "task": item.task, "unreadable": item.unreadable, **item.notes}
             for item in scored

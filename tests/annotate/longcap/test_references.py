@@ -21,6 +21,10 @@ CASES = [
     ("Tumours shrank (|Figure 2—figure supplement 1|).", [], "Tumours shrank."),
     ("Tumours shrank (|Figure 2—figure supplement 1B|).", ["B"], "Tumours shrank (B)."),
     ("Tumours shrank (|Figure 2 – Figure supplement 1A,C|).", ["A", "C"], "Tumours shrank (A, C)."),
+    ("It shrank (|Figure 2—figure supplement 1|, n = 10).", [], "It shrank (n = 10)."),
+    ("It shrank (|Figure 2—figure supplement 1|, a control).", [], "It shrank (a control)."),
+    ("It shrank (|Figure 2—figure supplement 1|, 12 mice).", [], "It shrank (12 mice)."),
+    ("It shrank (|Fig. 2A|, t-test).", ["A"], "It shrank (A, t-test)."),
     ("It took long (settling time, see |Fig. 2A|).", ["A"], "It took long (settling time, A)."),
     ("It overlaps (S8 Table and |Fig 5B|).", ["B"], "It overlaps (B)."),
     # Values behind a reference are no panels and figures.

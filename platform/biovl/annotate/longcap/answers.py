@@ -28,7 +28,8 @@ _MOST_FEATURES = 400
 _FENCE = re.compile(r"\A\s*```(?:xml)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _REFUSAL = re.compile(
     # "Collagen type I cannot …" is none.
-    r"(?:(?<![A-Za-z]\s)|(?<=\bbut\s)|(?<=\band\s)|(?<=\bthat\s)|(?<=\bsorry\s)|(?<=\bhowever\s))(?-i:\bI)"
+    r"(?<!\btype\s)(?<!\bclass\s)(?<!\bphase\s)(?<!\bstage\s)(?<!\bgrade\s)(?<!\bgroup\s)"
+    r"(?<!\blevel\s)(?<!\bpart\s)(?<!\bfactor\s)(?<!\bsubunit\s)(?-i:\bI)"
     r"(?:(?:['’]m|\sam)\s(?:sorry|unable|not\sable)|\s(?:can(?:no|['’])t|cannot|won['’]t))|"
     r"\b(?:as\san\sAI|(?:AI|language)\s(?:assistant|model)\b.{0,40}\b(?:cannot|can['’]t|unable)|"
     r"unable\sto\s(?:assist|help|provide|comply)|can['’]?t\s(?:assist|help)|"

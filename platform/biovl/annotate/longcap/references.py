@@ -20,21 +20,22 @@ _HEAD = (
 )
 _LETTER = r"[A-Za-z](?:[ivx]{0,3}|\d)['′]?"
 # A closing bracket without an opening one ends the bracket around the reference.
-_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d])"
+_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d]|-[a-z]{{2}})"
 _NUMBER = (
     rf"(?:[SEA]?\d{{1,3}}(?:\.\d{{1,2}})?(?:\s?[,.:]?\s?{_PANEL})?(?![A-Za-z\d])|[IVX]{{1,5}}\b)"
 )
 _JOINT = r"(?:\s?[,&/–—-]\s?(?:and\s)?|\s(?:and|to|or|through)\s|,?\spanels?\s)"
-# eLife's "Figure 2—figure supplement 1A,B", and PLOS' "S8 Table".
-_PART = (
-    r"(?:\s?[—–-]+\s?(?:[Ff]igure\s[Ss]upplements?|[Ss]ource\s(?:[Dd]ata|[Cc]ode)|[Vv]ideos?)"
-    r"\s\d+[A-Za-z]?(?:\s?[,–-]\s?(?:\d+[A-Za-z]?|[A-Za-z])(?![A-Za-z\d]))*)?"
-)
 # In "Fig. 2A, n = 10", "Fig. 2A, 12 mice" and "Fig. 2A, a section", what follows is no panel.
 _NO_VALUE = r"(?!\s?[=<>≤≥≈%])"
 _NO_WORDS = (
     r"(?!\s(?!(?:and|to|or|through|panels?|in|for|as|see|with|both|upper|lower|left|right|top|bottom"
     r"|insets?)\b)[a-z])"
+)
+# eLife's "Figure 2—figure supplement 1A,B", and PLOS' "S8 Table".
+_PART = (
+    r"(?:\s?[—–-]+\s?(?:[Ff]igure\s[Ss]upplements?|[Ss]ource\s(?:[Dd]ata|[Cc]ode)|[Vv]ideos?)"
+    rf"\s\d+[A-Za-z]?(?:\s?[,–-]\s?(?:\d+[A-Za-z]?(?![A-Za-z\d]){_NO_VALUE}{_NO_WORDS}"
+    rf"|(?!a\s[a-z])[A-Za-z](?![A-Za-z\d]|-[a-z]{{2}}){_NO_VALUE}))*)?"
 )
 _PLACES = (
     rf"{_NUMBER}{_PART}(?:{_JOINT}"
