@@ -14,7 +14,7 @@ from PIL import Image
 from biovl.core.artifacts import Folder
 from biovl.core.errors import DamagedTable
 from biovl.core.parts import PartFormat, RowWriter
-from biovl.core.tables import open_part, open_table
+from biovl.core.tables import open_part, open_table, read_table, write_table
 
 
 def jpeg(seed: int) -> bytes:
@@ -99,3 +99,15 @@ def test_flipped_bits_of_an_image_are_noticed(tmp_path: Path) -> None:
         open_part(folder, path.name) as part,
     ):
         part.read()
+
+
+def test_a_table_is_read_as_written_or_in_the_order_of_the_columns_asked_for(
+    tmp_path: Path,
+) -> None:
+    folder, table = Folder(str(tmp_path)), pa.table({"a": [1, 2], "b": ["x", None]})
+    file = write_table(folder, "sub/some.parquet", table)
+    assert file == {"rows": 2, "size_bytes": (tmp_path / "sub/some.parquet").stat().st_size}
+    assert read_table(folder, "sub/some.parquet").equals(table)
+    assert read_table(folder, "sub/some.parquet", ["b", "a"]).column_names == ["b", "a"]
+    with pytest.raises(KeyError, match="c"):
+        read_table(folder, "sub/some.parquet", ["a", "c"])

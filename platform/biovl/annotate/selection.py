@@ -19,7 +19,7 @@ from biovl.assemble import pairs, rules, splits, steps
 from biovl.core.artifacts import COLUMNS, Draft, Folder, Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import PARTS, HarvestPart
-from biovl.core.tables import Table, TablePart
+from biovl.core.tables import Table, TablePart, read_table, write_table
 
 STAGE = "selecting part"
 PLANS = ("selecting-part/", "selection/", "selected/", "selected")
@@ -114,16 +114,16 @@ def described(counts: dict[str, Any]) -> str:
 
 def store(config: AnnotateConfig, table: Table, number: int) -> None:
     """Apply the rules to a part, and store the result of ``look`` in the draft."""
-    _write(config, f"{_LOOKED}/{number:06d}.parquet", look(config, table, number))
+    write_table(Draft(config.out).folder, _part(_LOOKED, number), look(config, table, number))
 
 
 def decide(config: AnnotateConfig, table: Table) -> dict[str, Any]:
     """Select rows among those of all parts, store the reasons in the draft, and count them."""
-    numbers = range(len(table.parts))
-    looked = [_read(config, f"{_LOOKED}/{number:06d}.parquet") for number in numbers]
+    folder, numbers = Draft(config.out).folder, range(len(table.parts))
+    looked = [read_table(folder, _part(_LOOKED, number)) for number in numbers]
     reasons = choose(looked, config.select.rows)
     for number, part in zip(numbers, reasons, strict=True):
-        _write(config, f"{_REASONS}/{number:06d}.parquet", pa.table({"reason": part}))
+        write_table(folder, _part(_REASONS, number), pa.table({"reason": part}))
     return counts_of(reasons)
 
 
@@ -131,8 +131,12 @@ def is_selected(config: AnnotateConfig, unit: Unit) -> np.ndarray | None:
     """Return which rows of a unit are selected, from the draft. Bool, shape [rows]; None: all."""
     if not config.select.is_set:
         return None
-    reasons = _read(config, f"{_REASONS}/{unit.part:06d}.parquet")["reason"]
+    reasons = read_table(Draft(config.out).folder, _part(_REASONS, unit.part))["reason"]
     return mask(reasons.combine_chunks(), unit)
+
+
+def _part(folder: str, number: int) -> str:
+    return f"{folder}/{number:06d}.parquet"
 
 
 def mask(reasons: pa.Array, unit: Unit) -> np.ndarray:
@@ -161,17 +165,12 @@ def _rows(config: AnnotateConfig, table: Table, part: TablePart, reads: list[str
         return steps.candidates_of(whole, "caption")
     names = [*own, *([table.id_column] if table.id_column else [])]
     folder = Folder(table.uri)
-    found = _columns(folder, part.path, list(dict.fromkeys(names)))
+    found = read_table(folder, part.path, list(dict.fromkeys(names)))
     for uri in folders:
         wanted = [name for name in reads if name in _schema(uri, part).names]
-        for name, column in zip(wanted, _columns(Folder(uri), part.name, wanted), strict=True):
+        for name, column in zip(wanted, read_table(Folder(uri), part.name, wanted), strict=True):
             found = found.append_column(name, column)
     return found
-
-
-def _columns(folder: Folder, path: str, names: list[str]) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(path)) as stream:
-        return pq.read_table(stream, columns=names)
 
 
 def _schema(uri: str, part: TablePart) -> pa.Schema:
@@ -187,14 +186,3 @@ def _names_in(folders: Sequence[str], part: TablePart) -> set[str]:
 def _is_harvest(table: Table) -> bool:
     """Return whether a table is figures or panels, with the columns of a corpus's candidates."""
     return table.parts[0].path.startswith(PARTS)
-
-
-def _write(config: AnnotateConfig, name: str, table: pa.Table) -> None:
-    with Draft(config.out).folder.writer(name) as stream:
-        pq.write_table(table, stream)
-
-
-def _read(config: AnnotateConfig, name: str) -> pa.Table:
-    folder = Draft(config.out).folder
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        return pq.read_table(stream)

@@ -37,7 +37,7 @@ from biovl.core.artifacts import (
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
 from biovl.core.shards import corpus_files
-from biovl.core.tables import open_part
+from biovl.core.tables import open_part, read_table
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
@@ -258,8 +258,7 @@ def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:
                 f"{uri} lists no near duplicates: its benchmark was run without index=DIR"
             )
         for name in found:
-            with folder.filesystem.open_input_file(folder.at(name)) as stream:
-                near = pq.read_table(stream, columns=["corpus_id", "by", "closeness"])
+            near = read_table(folder, name, ["corpus_id", "by", "closeness"])
             by_vector = pc.equal(near["by"], "embedding")
             if config.leak_similarity is not None:
                 far = pc.less(near["closeness"], config.leak_similarity)

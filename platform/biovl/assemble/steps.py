@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.assemble import balance, duplicates, not_applied, rules, splits
 from biovl.assemble import pairs as pairing
@@ -21,7 +20,7 @@ from biovl.core import records, shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import HarvestPart, Tombstones
-from biovl.core.tables import open_part
+from biovl.core.tables import open_part, read_table, write_table
 from biovl.images.encode import for_training
 
 NO_IMAGE, TOO_MANY = "no image", "over-represented"
@@ -65,7 +64,7 @@ def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None
         *(part, config.text, config.embeddings), count_tokens=config.full_text_tokens
     )
     found = found.append_column(ENDED, Tombstones(part.later).of(found["source_uri"]))
-    _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+    write_table(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
 
 
 def candidates_of(
@@ -96,7 +95,7 @@ def candidates_of(
     extra = records.extra_columns(figures.schema)
     tables = [figures.select(extra)] if extra else []
     for folder in part.columns:
-        added = _read(Folder(folder), part.name)
+        added = read_table(Folder(folder), part.name)
         if len(added) != len(figures):
             raise ArtifactError(
                 f"{folder}/{part.name} has {len(added)} rows and {part.path} of {part.uri} has "
@@ -132,9 +131,9 @@ def _figures(source: Folder, path: str) -> pa.Table:
 
 def _articles(part: HarvestPart, name: str) -> pa.Table:
     """Read a part of the articles, with PubMed's metadata if they were enriched."""
-    articles = _read(Folder(part.uri), f"articles/{name}", pairing.ARTICLE_COLUMNS)
+    articles = read_table(Folder(part.uri), f"articles/{name}", pairing.ARTICLE_COLUMNS)
     for uri in part.article_columns:
-        answers = _read(Folder(uri), name)
+        answers = read_table(Folder(uri), name)
         if len(answers) != len(articles):
             raise ArtifactError(
                 f"{uri}/{name} has {len(answers)} rows and articles/{name} of {part.uri} has "
@@ -168,7 +167,7 @@ def decide(
         ]
     )
     columns = [name for name in wanted if name not in DERIVED]
-    tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
+    tables = [read_table(folder, _candidates(number), columns) for number in range(parts)]
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
     found = found.append_column("uncaptioned", _uncaptioned(found))
@@ -238,7 +237,7 @@ def decide(
     )
     start = 0
     for number, table in enumerate(tables):
-        _write(folder, _decisions(number), decisions.slice(start, len(table)))
+        write_table(folder, _decisions(number), decisions.slice(start, len(table)))
         start += len(table)
     return counted
 
@@ -246,10 +245,10 @@ def decide(
 def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Write one part's selected pairs to a run: a tar like the shards, and its offsets."""
     folder = Draft(config.out).folder
-    about = _read(folder, _candidates(number))
+    about = read_table(folder, _candidates(number))
     vectors = about.select(config.embeddings)
     about = about.drop_columns(config.embeddings)
-    selected = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
+    selected = np.flatnonzero(read_table(folder, _decisions(number))["split"].is_valid().to_numpy())
     entries: list[dict[str, Any]] = []
     with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
         run = shards.ShardWriter(stream)
@@ -275,7 +274,7 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
                 entry |= {"offset": place.offset, "size": place.size}
             entries.append(entry)
         run.finish()
-    _write(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
+    write_table(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
 
 
 def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
@@ -287,10 +286,10 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
     folder = Draft(config.out).folder
     pieces: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
     for number in range(parts):
-        run = _read(folder, _run(number))
+        run = read_table(folder, _run(number))
         run = run.filter(run["defect"].is_null())
-        ids = _read(folder, _candidates(number), columns=["figure_id", "article_id", pairing.GROUP])
-        ids = ids.append_column("split", _read(folder, _decisions(number))["split"])
+        ids = read_table(folder, _candidates(number), ["figure_id", "article_id", pairing.GROUP])
+        ids = ids.append_column("split", read_table(folder, _decisions(number))["split"])
         ids = ids.take(run["row"])
         piece = run.select(["row", "offset", "size"])
         piece = piece.add_column(0, "part", pa.array(np.full(len(run), number, np.int64)))
@@ -314,7 +313,7 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
         for number in range(counts[split]):
             rows = pa.array(order[ends[number] : ends[number + 1]])
             table = pairs.select(_PLAN.names).take(rows)
-            _write(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
+            write_table(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
     return counts
 
 
@@ -326,7 +325,7 @@ def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
     """
     folder = Draft(config.out).folder
     name = shard_name(split, number)
-    planned = _read(folder, f"{_PLANS}/{name}.parquet")
+    planned = read_table(folder, f"{_PLANS}/{name}.parquet")
     offsets = []
     with contextlib.ExitStack() as stack:
         target = shards.ShardWriter(stack.enter_context(folder.writer(f"{name}.tar")))
@@ -341,7 +340,7 @@ def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
             offsets.append(target.copy(stored).offset)
         size_bytes = target.finish()
     placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
-    _write(folder, f"{_PLACES}/{name}.parquet", placed)
+    write_table(folder, f"{_PLACES}/{name}.parquet", placed)
     return {"rows": len(offsets), "size_bytes": size_bytes}
 
 
@@ -357,7 +356,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     for split, count in shards_of.items():
         for number in range(count):
             name = shard_name(split, number)
-            table = _read(folder, f"{_PLACES}/{name}.parquet")
+            table = read_table(folder, f"{_PLACES}/{name}.parquet")
             table = table.append_column("split", pa.array([split] * len(table)))
             placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))
     empty = _PLAN.empty_table()
@@ -370,7 +369,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
     for number in range(parts):
         here = places.slice(ends[number], ends[number + 1] - ends[number])
-        about = _read(folder, _candidates(number))
+        about = read_table(folder, _candidates(number))
         omitted = [*_NOT_IN_INDEX, *config.embeddings]
         about = about.drop_columns([n for n in omitted if n in about.column_names])
         about = about.take(here["row"])
@@ -384,10 +383,10 @@ def dropped_figures(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
     """Yield the figures left out, part by part: the reason, and the pair a duplicate repeats."""
     folder = Draft(config.out).folder
     for number in range(parts):
-        about = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
-        decisions = _read(folder, _decisions(number))
+        about = read_table(folder, _candidates(number), ["figure_id", "article_id"])
+        decisions = read_table(folder, _decisions(number))
         reasons = decisions["rejected_by"].to_pylist()
-        for failed in _read(folder, _run(number)).to_pylist():
+        for failed in read_table(folder, _run(number)).to_pylist():
             reasons[failed["row"]] = reasons[failed["row"]] or failed["defect"]
         about = about.append_column("dropped_by", pa.array(reasons, pa.string()))
         about = about.append_column("duplicate_of", decisions["duplicate_of"])
@@ -452,13 +451,3 @@ def _decisions(number: int) -> str:
 
 def _run(number: int) -> str:
     return f"{_RUNS}/{number:06d}.parquet"
-
-
-def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        return pq.read_table(stream, columns=list(columns) if columns is not None else None)
-
-
-def _write(folder: Folder, name: str, table: pa.Table) -> None:
-    with folder.writer(name) as stream:
-        pq.write_table(table, stream, compression="zstd")

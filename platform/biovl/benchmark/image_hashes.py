@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.assemble import duplicates
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.leakage import HASH, SAME_FILE, NearDuplicates
 from biovl.core.artifacts import Folder
-from biovl.core.tables import open_table
+from biovl.core.tables import open_table, read_table
 from biovl.images.decode import inspect
 from biovl.images.hashing import sha256_hex
 from biovl.index.opened import Index
@@ -70,9 +69,8 @@ def looks_of_figures(uri: str) -> Iterator[pa.Table]:
     """
     table, folder = open_table(uri), Folder(uri)
     for part in table.parts:
-        with folder.filesystem.open_input_file(folder.at(part.path)) as stream:
-            names = ["figure_id", "image_sha256", "phash", "width_px", "height_px"]
-            yield pq.read_table(stream, columns=names).rename_columns(LOOKS.names).cast(LOOKS)
+        names = ["figure_id", "image_sha256", "phash", "width_px", "height_px"]
+        yield read_table(folder, part.path, names).rename_columns(LOOKS.names).cast(LOOKS)
 
 
 def looks_of_index(index: Index) -> pa.Table:

@@ -6,7 +6,6 @@ from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.benchmark import benchmarks, comparison, differences, leak_report, report
 from biovl.benchmark.config import BenchmarkConfig, WiseFt, name_of
@@ -16,6 +15,7 @@ from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.benchmark.warn import warnings_of
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import NothingUsable
+from biovl.core.tables import read_table, write_table
 from biovl.runtime.job import Job
 
 KIND = "report"
@@ -40,8 +40,7 @@ def write_task_files(
     folder: Folder, model: str, task: str, outcome: TaskOutcome, unreadable: Mapping[str, int]
 ) -> dict[str, Any]:
     """Write the predictions and plots of a task, and return the receipt."""
-    with folder.writer(predictions(model, task)) as stream:
-        pq.write_table(outcome.predictions, stream, compression="zstd")
+    write_table(folder, predictions(model, task), outcome.predictions)
     for plot, png in outcome.plots.items():
         folder.write(f"plots/{model}/{task}-{plot}.png", png)
     return {
@@ -63,8 +62,7 @@ def with_leaks(
 ) -> TaskOutcome:
     """Add the near duplicates in the training corpus, and metrics without them, to an outcome."""
     leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, fingerprint)
-    with draft.folder.writer(leaks(model, task)) as stream:
-        pq.write_table(leaked.pairs, stream, compression="zstd")
+    write_table(draft.folder, leaks(model, task), leaked.pairs)
     without = leak_report.scores_without(
         data, outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
     )
@@ -77,8 +75,7 @@ def with_leaks(
 
 def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
     """Return a table, and the entry of its file in the manifest."""
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        table = pq.read_table(stream)
+    table = read_table(folder, name)
     size = folder.filesystem.get_file_info(folder.at(name)).size
     return table, {"rows": len(table), "size_bytes": size}
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.benchmark import embedding, labellers
 from biovl.benchmark.config import BenchmarkConfig
@@ -19,6 +18,7 @@ from biovl.benchmark.stored_images import hash_of, parts_of
 from biovl.benchmark.tasks import SelectionRun, SelectsFirst
 from biovl.core.artifacts import Draft
 from biovl.core.plugins import Plugin
+from biovl.core.tables import write_table
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import run_with_model
 
@@ -63,8 +63,7 @@ def select(
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def publish(table: pa.Table) -> None:
-        with draft.folder.writer(selections(name)) as stream:
-            pq.write_table(table, stream, compression="zstd")
+        write_table(draft.folder, selections(name), table)
 
     return task.select(
         data,

@@ -4,13 +4,11 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.concepts import pca
 from biovl.core.artifacts import Folder, Input, Manifest, find_manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
-from biovl.core.tables import COLUMNS
+from biovl.core.tables import COLUMNS, read_table
 
 # Shapes: K clusters, C components.
 
@@ -90,7 +88,7 @@ def open_concepts(uri: str) -> Concepts:
         ArtifactError: If there are no clusters, or their files are inconsistent.
     """
     manifest, folder = read_manifest(uri, KIND), Folder(uri)
-    table = pq.read_table(pa.BufferReader(folder.read("clusters.parquet"))).sort_by("cluster_id")
+    table = read_table(folder, "clusters.parquet").sort_by("cluster_id")
     centroids_KC = np.load(io.BytesIO(folder.read("centroids.npy")), allow_pickle=False)
     space = pca.from_bytes(folder.read("pca.npz"))
     expected = len(table), len(space.components_CD)

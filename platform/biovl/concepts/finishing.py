@@ -12,7 +12,7 @@ from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.contact_sheet import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.summary import Summary
 from biovl.core.artifacts import MANIFEST, Draft, Folder, to_json
-from biovl.core.tables import COLUMNS
+from biovl.core.tables import COLUMNS, read_table, write_table
 from biovl.runtime.job import Job
 
 # Shapes: K clusters, C components.
@@ -36,8 +36,7 @@ def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarr
     cluster_steps.write_array(folder, "centroids.npy", centroids_KC[order])
     cluster_steps.write_array(folder, RENUMBERED, renumbered_K)
     cluster_steps.write_array(folder, WANTED, members.members_by_row(found.members(renumbered_K)))
-    with folder.writer("clusters.parquet") as stream:
-        pq.write_table(found.table(centroids_KC, order), stream, compression="zstd")
+    write_table(folder, "clusters.parquet", found.table(centroids_KC, order))
     return len(order)
 
 
@@ -45,8 +44,7 @@ def draw(config: ClusterConfig, clusters: int) -> None:
     """Write ``scree.png``, and ``sheets.png`` with clusters of all sizes."""
     folder = Draft(config.out).folder
     folder.write("scree.png", scree_plot.scree(pca.from_bytes(folder.read("pca.npz"))))
-    with folder.filesystem.open_input_file(folder.at("clusters.parquet")) as stream:
-        sizes = pq.read_table(stream, columns=["size"])["size"].to_pylist()
+    sizes = read_table(folder, "clusters.parquet", ["size"])["size"].to_pylist()
     shown = np.unique(np.linspace(0, clusters - 1, min(clusters, _SHEET_ROWS)).astype(int))
     rows = []
     for cluster in shown.tolist():

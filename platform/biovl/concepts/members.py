@@ -15,7 +15,7 @@ from biovl.concepts.blocks import read_rows
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_steps import read_array, row_name
 from biovl.core.artifacts import Draft, Folder
-from biovl.core.tables import Table, TablePart
+from biovl.core.tables import Table, TablePart, write_table
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 
@@ -81,8 +81,7 @@ def read_members(config: ClusterConfig, table: Table, name: str, number: int) ->
     rows = list(_read(table, own))
     found = pa.Table.from_pylist(rows, MEMBER_SCHEMA)
     found = found.sort_by([("cluster_id", "ascending"), ("rank", "ascending")])
-    with folder.writer(_piece(number)) as stream:
-        pq.write_table(found, stream, compression="zstd", row_group_size=_PER_TASK // 4)
+    write_table(folder, _piece(number), found, row_group_size=_PER_TASK // 4)
     return {"undecodable": sum(row["thumbnail"] is None for row in rows)}
 
 

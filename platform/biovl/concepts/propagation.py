@@ -16,6 +16,7 @@ from biovl.concepts.kmeans import nearest
 from biovl.concepts.resolution import Resolved
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import read_table
 
 # Shapes: N rows, U those with a usable embedding, K clusters, L labelled ones, C components.
 
@@ -185,8 +186,7 @@ def write_members(
 ) -> Receipt:
     """Write the labels of a part of the clustered table."""
     folder, part = concepts.columns, parts[number]
-    with folder.filesystem.open_input_file(folder.at(part)) as stream:
-        found = pq.read_table(stream, columns=["cluster_id", "cluster_distance"])
+    found = read_table(folder, part, ["cluster_id", "cluster_distance"])
     return _write(out, part, iter([of_members(found, labels)]))
 
 

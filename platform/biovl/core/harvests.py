@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.core import tombstones
 from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
+from biovl.core.tables import read_table
 
 KINDS = ("figures", "panels")
 PARTS = "figures/"
@@ -97,5 +97,4 @@ def _tombstones(uri: str) -> pa.Table | None:
     folder = Folder(uri)
     if not folder.exists(tombstones.FILE):
         return None
-    with folder.filesystem.open_input_file(folder.at(tombstones.FILE)) as stream:
-        return pq.read_table(stream, columns=["source_uri", "reason"])
+    return read_table(folder, tombstones.FILE, ["source_uri", "reason"])

@@ -9,7 +9,7 @@ neither reads nor writes the images.
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ __all__ = [
     "damaged_tables",
     "open_part",
     "open_table",
+    "read_table",
+    "write_table",
 ]
 
 _TABLES = {"figures": "figures/", "panels": "figures/"}
@@ -137,6 +139,32 @@ def open_part(folder: Folder, name: str, **options: Any) -> Iterator[pq.ParquetF
                 f"{folder.described}/{name} is damaged: the checksum of a page is wrong. Copy or "
                 "publish it again"
             ) from error
+
+
+def read_table(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the columns of a whole Parquet file, in the order given; None: all columns.
+
+    Raises:
+        DamagedTable: As in ``open_part``.
+    """
+    with open_part(folder, name, pre_buffer=True) as parquet:
+        if columns is None:
+            return parquet.read()
+        return parquet.read(list(columns)).select(list(columns))
+
+
+def write_table(folder: Folder, name: str, table: pa.Table, **options: Any) -> dict[str, int]:
+    """Write a table as a Parquet file; return its rows and size, as in a manifest.
+
+    Args:
+        folder: The folder of the file.
+        name: The name of the file in it.
+        table: The table.
+        options: Further options of ``pq.write_table``.
+    """
+    with folder.writer(name) as stream:
+        pq.write_table(table, stream, compression="zstd", **options)
+        return {"rows": len(table), "size_bytes": stream.tell()}
 
 
 def damaged_tables(uri: str) -> list[str]:

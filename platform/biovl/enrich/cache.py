@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from biovl.core import records
 from biovl.core.artifacts import Folder
+from biovl.core.tables import write_table
 from biovl.enrich.answers import MeshTerm
 
 FAILED = "failed: "
@@ -116,8 +117,8 @@ class RecordCache:
         metadata = {_TROUBLES: json.dumps(dict(troubles), sort_keys=True)}
         pmids = ",".join(str(row["pmid"]) for row in rows)
         name = hashlib.blake2b(pmids.encode(), digest_size=12).hexdigest()
-        with self._folder.writer(f"{self._prefix}/{name}.parquet") as stream:
-            pq.write_table(table.replace_schema_metadata(metadata), stream, compression="zstd")
+        table = table.replace_schema_metadata(metadata)
+        write_table(self._folder, f"{self._prefix}/{name}.parquet", table)
         # Expired responses had the same name.
         self._entries.pop(f"{name}.parquet", None)
 

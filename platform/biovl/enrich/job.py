@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, TextIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.core.artifacts import (
     Draft,
@@ -30,7 +28,7 @@ from biovl.core.artifacts import (
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
-from biovl.core.tables import COLUMNS
+from biovl.core.tables import COLUMNS, read_table, write_table
 from biovl.enrich.cache import (
     CITATIONS,
     FAILED,
@@ -220,13 +218,9 @@ class _Work:
 
     def _join(self, answers: PubMedAnswers, key: str, number: int) -> None:
         name = self._names[number]
-        table, counts = answers.join(_read(self._source, name, ARTICLE_COLUMNS))
-        folder, out = self._draft.folder, name.removeprefix(_ARTICLES)
-        with folder.writer(out) as stream:
-            pq.write_table(table, stream, compression="zstd")
-        size = folder.filesystem.get_file_info(folder.at(out)).size
-        receipt = {"rows": len(table), "size_bytes": size, "counts": dict(counts)}
-        self._draft.note(key, receipt)
+        table, counts = answers.join(read_table(self._source, name, ARTICLE_COLUMNS))
+        file = write_table(self._draft.folder, name.removeprefix(_ARTICLES), table)
+        self._draft.note(key, {**file, "counts": dict(counts)})
 
     def counts(self, receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the counts of all rows, and the failed attempts."""
@@ -260,14 +254,9 @@ def pmids_of_harvest(config: EnrichConfig, names: Sequence[str]) -> np.ndarray:
     """Return the distinct PMIDs of articles, in the order of their rows. Shape [N]."""
     source = Folder(config.articles)
     with ThreadPoolExecutor(_THREADS) as pool:
-        read = pool.map(lambda name: pmids_of(_read(source, name, ["pmid"])), names)
+        read = pool.map(lambda name: pmids_of(read_table(source, name, ["pmid"])), names)
         pmids = np.concatenate(list(read))
     return first_of_each(pmids[pmids > 0])
-
-
-def _read(folder: Folder, name: str, columns: list[str]) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        return pq.read_table(stream, columns=columns)
 
 
 def _warnings(counts: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.benchmark import benchmarks, encoders
 from biovl.benchmark.config import BenchmarkConfig, BenchmarkWorkers, WiseFt
@@ -29,6 +28,7 @@ from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.plugins import Plugin
+from biovl.core.tables import read_table
 from biovl.finetune import card, start
 from biovl.finetune.config import TEST, VAL, FinetuneConfig
 from biovl.finetune.merge_job import Merger
@@ -283,8 +283,7 @@ def _publish(
 
 def _predictions(config: FinetuneConfig, model: str) -> pa.Table:
     folder = Folder(f"{config.out.rstrip('/')}/report")
-    with folder.filesystem.open_input_file(folder.at(predictions(model, TEST))) as stream:
-        return pq.read_table(stream)
+    return read_table(folder, predictions(model, TEST))
 
 
 def _warnings(config: FinetuneConfig, judged: Judgement, pairs: Mapping[str, int]) -> list[str]:

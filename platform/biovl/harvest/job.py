@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import ray
 
 from biovl.core import plugins
@@ -20,6 +19,7 @@ from biovl.core.artifacts import Draft, Folder, Input, Manifest, recorded_inputs
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
+from biovl.core.tables import read_table
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.listing import FILE as LISTING
 from biovl.harvest.listing import changes, read_listing, write_listing
@@ -254,8 +254,7 @@ def _first_defects(out: str, files: Iterable[str], most: int = 3) -> list[str]:
     for kind, name in (("figures/", "figure_id"), ("articles/", "article_id")):
         for path in sorted(path for path in files if path.startswith(kind)):
             columns = [name, "source_uri", "defect", "defect_detail"]
-            with folder.filesystem.open_input_file(folder.at(path)) as stream:
-                rows = pq.read_table(stream, columns=columns)
+            rows = read_table(folder, path, columns)
             rows = rows.filter(pc.is_valid(rows["defect"]))
             for row in rows.slice(0, most - len(found)).to_pylist():
                 detail = f": {row['defect_detail']}" if row["defect_detail"] else ""

@@ -7,9 +7,9 @@ neither stops it nor the jobs that follow. So a changed source is a warning, not
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
+from biovl.core.tables import read_table, write_table
 
 FILE = "listing.parquet"
 """File of a published harvest: a row per file of the source."""
@@ -20,16 +20,14 @@ _SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("size_bytes", pa.in
 def write_listing(folder: Folder, sizes: Mapping[str, int]) -> None:
     """Write the sizes of the files of a source, by path relative to it."""
     columns = [list(sizes), list(sizes.values())]
-    with folder.writer(FILE) as stream:
-        pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+    write_table(folder, FILE, pa.table(columns, schema=_SCHEMA))
 
 
 def read_listing(folder: Folder) -> dict[str, int] | None:
     """Return the source's file sizes, by path; None for harvests of earlier biovl versions."""
     if not folder.exists(FILE):
         return None
-    with folder.filesystem.open_input_file(folder.at(FILE)) as stream:
-        table = pq.read_table(stream)
+    table = read_table(folder, FILE)
     return dict(zip(table["path"].to_pylist(), table["size_bytes"].to_pylist(), strict=True))
 
 

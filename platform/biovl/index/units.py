@@ -23,6 +23,7 @@ from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
 from biovl.core.harvests import Tombstones
 from biovl.core.shards import parse_pair, read_ranges
+from biovl.core.tables import read_table, write_table
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.index import metadata
@@ -130,9 +131,12 @@ def plan(config: IndexConfig) -> dict[str, Any]:
     pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
     draft = Draft(config.out).folder
     for number, start in enumerate(range(0, len(pairs), config.pairs_per_unit)):
-        with draft.writer(f".draft/{PLANS}/{number:06d}.parquet") as stream:
-            pq.write_table(pairs.slice(start, config.pairs_per_unit), stream, compression="zstd")
+        write_table(draft, _plan(number), pairs.slice(start, config.pairs_per_unit))
     return {"pairs": len(pairs), **({"ended": dict(sorted(over.items()))} if over else {})}
+
+
+def _plan(number: int) -> str:
+    return f".draft/{PLANS}/{number:06d}.parquet"
 
 
 def unit_count(config: IndexConfig, pairs: int) -> int:
@@ -155,8 +159,7 @@ def embed_unit(
         previous index, changed or not), ``left_out`` by reason, ``thumbnail_bytes``.
     """
     folder = Draft(config.out).folder
-    with folder.filesystem.open_input_file(folder.at(f".draft/{PLANS}/{number:06d}.parquet")) as f:
-        planned = pq.read_table(f)
+    planned = read_table(folder, _plan(number))
     unit = _Unit(config, encoder, previous, planned["position"].to_numpy())
     with (
         folder.writer(part("thumbnails", number)) as thumbnails,

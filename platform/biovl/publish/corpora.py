@@ -23,6 +23,7 @@ from biovl.assemble import pairs as pairing
 from biovl.core import shards
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
 
 INDEX, DROPPED = "index.parquet", "dropped.parquet"
@@ -77,8 +78,7 @@ def plan(
             here = own.slice(begin, end - begin)
             offsets = np.cumsum(sizes[begin:end]) - sizes[begin:end]
             table = here.append_column("new_offset", pa.array(offsets)).select(_PLAN.names)
-            with folder.writer(f"{_PLANS}/{shard_name(split, number)}.parquet") as stream:
-                pq.write_table(table.cast(_PLAN), stream, compression="zstd")
+            write_table(folder, _plan(shard_name(split, number)), table.cast(_PLAN))
     return counts
 
 
@@ -103,7 +103,7 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> dict[str, int
 
     with folder.writer(f"{names[number]}.tar") as stream:
         target = shards.ShardWriter(stream)
-        planned = _planned(folder, names[number])
+        planned = read_table(folder, _plan(names[number]))
         for pair in planned.to_pylist():
             stored = opened(pair["shard"]).read_at(pair["size"], pair["offset"])
             if len(stored) != pair["size"]:
@@ -120,7 +120,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
     folder = Draft(out).folder
     placed = []
     for name in shard_names(shards_of):
-        own = _planned(folder, name)
+        own = read_table(folder, _plan(name))
         placed.append(own.append_column("new_shard", pa.array([f"{name}.tar"] * len(own))))
     pairs = pa.concat_tables(placed).sort_by("row")
     row_of = pairs["row"].to_numpy()
@@ -240,17 +240,14 @@ def _begins(sizes: np.ndarray, max_bytes: int, max_pairs: int) -> list[int]:
     return begins
 
 
-def _planned(folder: Folder, name: str) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(f"{_PLANS}/{name}.parquet")) as stream:
-        return pq.read_table(stream)
+def _plan(shard: str) -> str:
+    return f"{_PLANS}/{shard}.parquet"
 
 
 def _record(out: str) -> list[str]:
     """Return the field names of the ``.json`` of the first pair."""
     folder = Folder(out)
-    with folder.filesystem.open_input_file(folder.at(INDEX)) as stream:
-        places = pq.read_table(stream, columns=["shard", "offset", "size"]).slice(0, 1).to_pylist()
-    first = places[0]
+    first = read_table(folder, INDEX, ["shard", "offset", "size"]).slice(0, 1).to_pylist()[0]
     path, mark, query = out.partition("?")
     uri = f"{path.rstrip('/')}/{first['shard']}{mark}{query}"
     return list(json.loads(shards.read_pair(uri, first["offset"], first["size"])["json"]))

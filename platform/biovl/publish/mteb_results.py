@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.public_scores import PublicScore
 from biovl.benchmark.report_files import predictions
 from biovl.benchmark.tasks.zero_shot import softmax
 from biovl.core.artifacts import Folder
+from biovl.core.tables import read_table
 from biovl.publish.config import HubData
 
 TASK = "PatchCamelyonZeroShot"
@@ -79,8 +79,7 @@ def results(scores: Sequence[PublicScore]) -> tuple[dict[str, bytes], dict[str, 
 
 def _result(item: PublicScore) -> bytes:
     folder = Folder(item.report)
-    with folder.filesystem.open_input_file(folder.at(predictions(item.model, item.task))) as stream:
-        rows = pq.read_table(stream, columns=["label", "similarity"])
+    rows = read_table(folder, predictions(item.model, item.task), ["label", "similarity"])
     # In the order of the data's classes; JSON sorts those of ``words``.
     words = list(item.notes["classes"])
     order = [words.index(name) for name in PROMPTS[PCAM].classes]

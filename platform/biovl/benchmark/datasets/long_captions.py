@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.assemble.duplicates import superseded
 from biovl.assemble.pairs import ARTICLE_COLUMNS, FIGURE_COLUMNS, article_facts, candidates
@@ -23,6 +22,7 @@ from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.stored_images import Chosen, Column, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import read_table
 
 OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"
 DEFECT, NO_MENTION, REPEATED = "image has a defect", "no mention", "text or image of another"
@@ -58,10 +58,10 @@ def build(config: Config) -> Pairs:
     left_out, usable, first = Counter[str](), list[dict[str, Any]](), 0
     older = _older_versions(folder)
     for name in names:
-        figures = _read(folder, name, FIGURE_COLUMNS)
+        figures = read_table(folder, name, FIGURE_COLUMNS)
         unit = name.removeprefix("figures/part-").partition("-")[0]
         articles = pa.concat_tables(
-            article_facts(_read(folder, f"articles/{part}", ARTICLE_COLUMNS), figures)
+            article_facts(read_table(folder, f"articles/{part}", ARTICLE_COLUMNS), figures)
             for part in folder.names("articles", ".parquet")
             if part.startswith(f"part-{unit}-")
         )
@@ -100,7 +100,7 @@ def _older_versions(folder: Folder) -> set[str]:
     """Return the ``source_uri`` of each article of which a newer usable version is there."""
     # Of all units at once: versions of an article may be in different ones.
     articles = pa.concat_tables(
-        _read(folder, f"articles/{part}", ("source_uri", "article_id", "version", "defect"))
+        read_table(folder, f"articles/{part}", ("source_uri", "article_id", "version", "defect"))
         for part in folder.names("articles", ".parquet")
     )
     gives_way = superseded(
@@ -140,8 +140,3 @@ def _drawn(
             chosen.append(row)
             used |= {("article", row["article_id"]), ("image", row["sha"]), ("text", row["text"])}
     return sorted(chosen, key=lambda row: int(row["row"]))
-
-
-def _read(folder: Folder, name: str, columns: Sequence[str]) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        return pq.read_table(stream, columns=list(columns))

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.stored_images import Column, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import read_table
 
 KIND = "figure_retrieval"
 CORPUS = "corpus/test-00000-of-00001.parquet"
@@ -34,9 +32,9 @@ def build(config: Config) -> Pairs:
     """
     read_manifest(config.path, KIND)
     folder = Folder(config.path)
-    ids = _read(folder, CORPUS, "id")["id"].to_pylist()
-    queries = _read(folder, f"{config.subset}/queries/test-00000-of-00001.parquet")
-    qrels = _read(folder, f"{config.subset}/qrels/test-00000-of-00001.parquet")
+    ids = read_table(folder, CORPUS, ["id"])["id"].to_pylist()
+    queries = read_table(folder, f"{config.subset}/queries/test-00000-of-00001.parquet")
+    qrels = read_table(folder, f"{config.subset}/qrels/test-00000-of-00001.parquet")
     text_of = dict(zip(queries["id"].to_pylist(), queries["text"].to_pylist(), strict=True))
     texts: dict[str, list[str]] = {}
     for query, figure in zip(
@@ -53,8 +51,3 @@ def build(config: Config) -> Pairs:
         texts=[texts[figure] for figure in ids],
         ids=ids,
     )
-
-
-def _read(folder: Folder, name: str, *columns: str) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        return pq.read_table(stream, columns=list(columns) or None)

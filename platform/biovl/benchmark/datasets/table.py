@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import read_table
 
 NO_LABEL = "no label"
 OTHER_SPLIT = "of another split"
@@ -141,8 +141,7 @@ def _found(where: Mapping[str, str], values: pa.Table) -> str:
 def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Table:
     folder, tables, classes = Folder(config.path), list[pa.Table](), dict[str, list[str]]()
     for name in names:
-        with folder.filesystem.open_input_file(folder.at(name)) as stream:
-            tables.append(pq.read_table(stream, columns=columns))
+        tables.append(read_table(folder, name, columns))
         classes[name] = _class_names(tables[-1].schema, config.label)
     # A label number must have the same name in all files.
     first, *others = classes

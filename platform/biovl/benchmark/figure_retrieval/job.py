@@ -6,7 +6,6 @@ from typing import TextIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.benchmark.datasets.queries import KIND
 from biovl.benchmark.datasets.reports import drawn_key
@@ -25,6 +24,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import NothingUsable
 from biovl.core.filesystems import without_credentials
+from biovl.core.tables import write_table
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
@@ -103,10 +103,9 @@ def _make(
         seed=config.seed,
         description=description(config, len(drawn)),
     )
-    with draft.folder.writer("left_out.parquet") as stream:
-        names = sorted(reasons)
-        why = pa.table({"figure_id": names, "reason": [reasons[name] for name in names]})
-        pq.write_table(why, stream)
+    names = sorted(reasons)
+    why = pa.table({"figure_id": names, "reason": [reasons[name] for name in names]})
+    write_table(draft.folder, "left_out.parquet", why)
     manifest = job.manifest(counts=counts, files=files, warnings=_warnings(config, len(drawn)))
     text = card(
         config,

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from biovl.benchmark.prepare.sets import RawSet, SetAbout
 from biovl.core.artifacts import Folder
+from biovl.core.tables import read_table
 
 _SHOWN = 5
 
@@ -29,8 +28,7 @@ def statistics(
     ids, groups = dict[str, set[str]](), dict[str, set[str]]()
     for name in files:
         split = name.partition("-")[0]
-        with folder.filesystem.open_input_file(folder.at(name)) as stream:
-            table = pq.read_table(stream, columns=read)
+        table = read_table(folder, name, read)
         ids.setdefault(split, set()).update(table["id"].to_pylist())
         if "group" in read:
             known = (group for group in table["group"].to_pylist() if group is not None)

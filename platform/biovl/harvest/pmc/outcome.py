@@ -10,7 +10,7 @@ from biovl.core import tombstones
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, unfetched
 from biovl.harvest.pmc.articles import source_uri
-from biovl.harvest.pmc.place import AcquisitionContext, write_table
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.steps import STATES, tally
 
 
@@ -35,11 +35,10 @@ def finish(
     ).cast(catalogue.SCHEMA)
     order = [("number", "ascending"), ("version", "ascending")]
     name = f"catalogue/part-{number:06d}-000.parquet"
-    folder = Folder(place.out)
     ended = _tombstones(place, place.table("ended", number), states, plan["date"])
     place.write("tombstones", number, ended)
     return {
-        "files": {name: write_table(folder, name, table.sort_by(order))},
+        "files": place.publish(name, table.sort_by(order)),
         "ended": tally(ended["reason"]),
     }
 
@@ -81,8 +80,7 @@ def publish_tombstones(place: AcquisitionContext, parts: int) -> dict[str, dict[
     """Write ``tombstones.parquet``; return its row count and size in bytes, by file name."""
     tables = [place.table("tombstones", number) for number in range(parts)]
     whole = pa.concat_tables([tombstones.SCHEMA.empty_table(), *tables])
-    folder = Folder(place.out)
-    return {tombstones.FILE: write_table(folder, tombstones.FILE, whole)}
+    return place.publish(tombstones.FILE, whole)
 
 
 def write_unfetched(place: AcquisitionContext, unit: int, table: pa.Table) -> None:
@@ -102,4 +100,4 @@ def publish_unfetched(place: AcquisitionContext) -> dict[str, dict[str, int]]:
     if not whole.num_rows:
         return {}
     order = [("number", "ascending"), ("key", "ascending")]
-    return {unfetched.FILE: write_table(folder, unfetched.FILE, whole.sort_by(order))}
+    return place.publish(unfetched.FILE, whole.sort_by(order))

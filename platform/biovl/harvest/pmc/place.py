@@ -7,9 +7,13 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
 from biovl.core.limits import Limiter
+from biovl.core.tables import write_table
 from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
+
+_ROW_GROUP = 100_000
+"""Rows per row group of tables by article: a reader of a range of articles skips the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,8 @@ class AcquisitionContext:
 
     def write(self, name: str, number: int, table: pa.Table) -> None:
         """Write a table for a later step."""
-        write_table(Folder(self.out), f".draft/acquired/{name}/{number:06d}.parquet", table)
+        self.publish(f".draft/acquired/{name}/{number:06d}.parquet", table)
 
-
-def write_table(folder: Folder, name: str, table: pa.Table) -> dict[str, int]:
-    """Write a table as Parquet; return its rows and size for a manifest."""
-    with folder.writer(name) as stream:
-        pq.write_table(table, stream, compression="zstd", row_group_size=100_000)
-    size = folder.filesystem.get_file_info(folder.at(name)).size
-    return {"rows": table.num_rows, "size_bytes": size}
+    def publish(self, file: str, table: pa.Table) -> dict[str, dict[str, int]]:
+        """Write a file of the output; return its rows and size in bytes, by file name."""
+        return {file: write_table(Folder(self.out), file, table, row_group_size=_ROW_GROUP)}

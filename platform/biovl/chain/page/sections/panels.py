@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
 from biovl.core.artifacts import Folder
+from biovl.core.tables import read_table
 from biovl.images.decode import decode_rgb
 
 TITLE = "Panels"
@@ -48,8 +49,7 @@ def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
     """Return the panels of up to ``_SHOWN`` figures, from the first part with split figures."""
     folder = Folder(chapter.uri)
     for part in _parts(chapter):
-        with folder.filesystem.open_input_file(folder.at(part)) as stream:
-            table = pq.read_table(stream, columns=[*_COLUMNS, "article_id"])
+        table = read_table(folder, part, [*_COLUMNS, "article_id"])
         of_figure: dict[str, list[dict[str, Any]]] = {}
         for row in table.filter(table["box_px"].is_valid()).to_pylist():
             of_figure.setdefault(row["parent_figure_id"], []).append({**row, "part": part})
