@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -271,12 +270,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _embedded(self, inputs: Sequence[Mapping[str, Any]]) -> np.ndarray:

@@ -6,7 +6,6 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, BinaryIO, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -79,14 +78,9 @@ class RowWriter(Generic[RowT]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._abandon(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            self._abandon(*error)
             return
         try:
             if self._rows or (self._at_least_one and not self.files):
@@ -97,14 +91,9 @@ class RowWriter(Generic[RowT]):
             self._abandon(*sys.exc_info())
             raise
 
-    def _abandon(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _abandon(self, *error: Any) -> None:
         if self._open is not None:
-            self._open.__exit__(kind, error, trace)
+            self._open.__exit__(*error)
 
     def _flush(self) -> None:
         if self._writer is None:

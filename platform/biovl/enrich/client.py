@@ -8,7 +8,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
@@ -183,12 +182,7 @@ class EntrezClient:
     def __enter__(self) -> "EntrezClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

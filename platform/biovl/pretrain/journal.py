@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -98,12 +97,7 @@ class Journal:
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for tracker in self._trackers.values():
             tracker.close()
         self.upload()

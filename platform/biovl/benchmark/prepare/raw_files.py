@@ -15,7 +15,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from biovl.core import spreadsheets
@@ -79,12 +78,7 @@ class RawFiles:
     def __enter__(self) -> "RawFiles":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._exit.close()
 
     def __contains__(self, name: object) -> bool:
