@@ -27,6 +27,7 @@ from biovl.core.artifacts import (
     fingerprint,
     read_manifest,
 )
+from biovl.core.counts import counts_below
 from biovl.core.errors import ArtifactError
 from biovl.core.tables import COLUMNS, read_table, write_table
 from biovl.enrich.cache import (
@@ -229,13 +230,13 @@ class _Work:
         counts = {
             "rows": sum(receipt["rows"] for receipt in receipts),
             "pmids": len(self._pmids),
-            "status": _below(counted, "status/"),
+            "status": counts_below(counted, "status/"),
             "with_mesh_terms": counted["with mesh terms"],
             "retracted": counted["retracted"],
         }
         if self._cited is not None:
             troubles += self._cited.troubles_of(self._citable)
-            counts["citations"] = _below(counted, "citations/")
+            counts["citations"] = counts_below(counted, "citations/")
             counts["cited"] = counted["cited"]
         return {**counts, "troubles": dict(sorted(troubles.items()))}
 
@@ -273,11 +274,3 @@ def _warnings(counts: Mapping[str, Any]) -> list[str]:
         f'"{FAILED}…"). The same command does not repeat them; a job with another out does, and '
         "with the same cache only them"
     ]
-
-
-def _below(counted: Counter[str], prefix: str) -> dict[str, int]:
-    return {
-        name.removeprefix(prefix): count
-        for name, count in sorted(counted.items())
-        if name.startswith(prefix)
-    }

@@ -16,6 +16,7 @@ import ray
 
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, recorded_inputs, refuse_overlap
+from biovl.core.counts import usable_and_defective
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
@@ -388,19 +389,7 @@ def _rates(seen: Counter[str], seconds: float) -> str:
 
 def _counts(seen: Counter[str]) -> dict[str, Any]:
     return {
-        "articles": _usable_and_defective(seen, "articles/"),
-        "figures": _usable_and_defective(seen, "figures/"),
+        "articles": usable_and_defective(seen, "articles/"),
+        "figures": usable_and_defective(seen, "figures/"),
         "mentions": seen["mentions"],
-    }
-
-
-def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
-    found = {k.removeprefix(prefix): n for k, n in seen.items() if k.startswith(prefix)}
-    usable = found.pop("", 0)
-    defective = sum(found.values())
-    return {
-        "seen": usable + defective,
-        "usable": usable,
-        "defective": defective,
-        "defects": dict(sorted(found.items())),
     }

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Draft, Folder
+from biovl.core.counts import counts_below, usable_and_defective
 from biovl.publish.rights import (
     RequestedRows,
     article_reasons,
@@ -82,32 +83,11 @@ def counts(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     seen = sum((Counter(receipt["seen"]) for receipt in receipts), Counter[str]())
     left_out = sum((Counter(receipt["left_out"]) for receipt in receipts), Counter[str]())
     return {
-        **{table: _usable_and_defective(seen, f"{table}/") for table in ("articles", "figures")},
+        **{table: usable_and_defective(seen, f"{table}/") for table in ("articles", "figures")},
         "mentions": seen["mentions"],
         "left_out": {
-            table: dict(sorted(_below(left_out, f"{table}/").items()))
-            for table in ("articles", "figures")
+            table: counts_below(left_out, f"{table}/") for table in ("articles", "figures")
         },
-    }
-
-
-def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
-    defects = _below(seen, prefix)
-    usable = defects.pop("", 0)
-    defective = sum(defects.values())
-    return {
-        "seen": usable + defective,
-        "usable": usable,
-        "defective": defective,
-        "defects": dict(sorted(defects.items())),
-    }
-
-
-def _below(counter: Counter[str], prefix: str) -> dict[str, int]:
-    return {
-        name.removeprefix(prefix): count
-        for name, count in counter.items()
-        if name.startswith(prefix)
     }
 
 

@@ -19,6 +19,7 @@ from biovl.core.artifacts import (
     fingerprint,
     read_manifest,
 )
+from biovl.core.counts import counts_below, usable_and_defective
 from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
@@ -206,18 +207,10 @@ def _count(seen: Counter[str], rows: Sequence[Panel]) -> None:
 
 def _counts(seen: Counter[str], harvested: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counts in the format of harvest's manifest, and the counts of panels."""
-    defects = _below(seen, "rows/")
-    usable = defects.pop("", 0)
-    defective = sum(defects.values())
-    whole = _below(seen, "whole/")
+    whole = counts_below(seen, "whole/")
     return {
         "articles": harvested.get("articles", {}),
-        "figures": {
-            "seen": usable + defective,
-            "usable": usable,
-            "defective": defective,
-            "defects": defects,
-        },
+        "figures": usable_and_defective(seen, "rows/"),
         "mentions": seen["mentions"],
         "parents": {"seen": seen["split"] + sum(whole.values()), "split": seen["split"]},
         "whole": whole,
@@ -225,15 +218,7 @@ def _counts(seen: Counter[str], harvested: Mapping[str, Any]) -> dict[str, Any]:
             "seen": seen["panels"],
             "with_own_caption": seen["panels with own caption"],
             "with_own_mentions": seen["panels with mentions of their own"],
-            "label": _below(seen, "label/"),
-            "box": _below(seen, "box/"),
+            "label": counts_below(seen, "label/"),
+            "box": counts_below(seen, "box/"),
         },
-    }
-
-
-def _below(seen: Counter[str], prefix: str) -> dict[str, int]:
-    return {
-        name.removeprefix(prefix): count
-        for name, count in sorted(seen.items())
-        if name.startswith(prefix)
     }
