@@ -11,7 +11,7 @@ from PIL import Image
 
 from biovl.assemble import config as assemble_config
 from biovl.assemble import job as assemble_job
-from biovl.assemble import rules, steps
+from biovl.assemble import rules, statistics, steps
 from biovl.assemble.config import AssembleConfig
 from biovl.benchmark.datasets import LabelledImages
 from biovl.core import config as configs
@@ -87,7 +87,7 @@ def assemble(
     pq.write_table(pa.concat_tables(steps.index(config, 1, shards_of)), out / "index.parquet")
     pq.write_table(pa.concat_tables(steps.dropped_figures(config, 1)), out / "dropped.parquet")
     splits = pq.read_table(out / "index.parquet")["split"].to_pylist()
-    counts = {"pairs": {name: splits.count(name) for name in steps.SPLITS}}
+    counts = {"pairs": {name: splits.count(name) for name in statistics.SPLITS}}
     Draft(str(out)).publish(Manifest(kind="corpus", config={}, counts=counts))
     return out
 

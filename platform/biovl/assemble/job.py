@@ -10,21 +10,16 @@ So a global shuffle reads each part once and copies each pair's bytes once, with
 one row group. Every task leaves a receipt, from which an interrupted job resumes.
 """
 
-import contextlib
-import dataclasses
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from biovl.assemble import balance, card, plots, rules, statistics, steps, warn
+from biovl.assemble import balance, finishing, rules, statistics, steps, warn
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
-from biovl.assemble.tally import merge, tally
 from biovl.core import records
 from biovl.core.artifacts import (
     Folder,
@@ -32,11 +27,10 @@ from biovl.core.artifacts import (
     Manifest,
     fingerprint,
     read_manifest,
-    to_json,
 )
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
-from biovl.core.shards import corpus_files
+from biovl.core.shards import corpus_files, shard_name
 from biovl.core.tables import open_part, read_table
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
@@ -113,33 +107,20 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             ]
             written = stages.run("writing shard", len(shards), _shard, (config, shards))
         index = steps.index(config, len(parts), shards_of)
-        labelled: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
-        texts: Counter[str] = Counter()
-        pairs = merge(
-            map(
-                tally,
-                _count_texts(
-                    config.text,
-                    texts,
-                    _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
-                ),
-            )
-        )
+        indexed = finishing.write_index(draft.folder, index, labels, config.text)
         left_out = steps.dropped_figures(config, len(parts))
-        reasons: Counter[str] = Counter()
-        for table in _write_and_yield(draft.folder, "dropped.parquet", left_out):
-            reasons.update(table["dropped_by"].to_pylist())
+        reasons = finishing.write_dropped(draft.folder, left_out)
         harvested = _harvested_counts(sources)
-        concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
+        concepts = statistics.labels(decided["figures"], decided["eligible"], indexed.labels)
         stats = statistics.statistics(
-            pairs,
+            indexed.pairs,
             harvested=harvested,
             dropped=reasons,
             labels=concepts,
-            labels_by_license_group=statistics.labels_by_license_group(labelled),
+            labels_by_license_group=statistics.labels_by_license_group(indexed.labels),
             not_applied=decided["not_applied"],
         )
-        kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in steps.SPLITS}
+        kept = statistics.pairs_by_split(stats)
         check_usable(
             sum(kept.values()),
             f"{harvested['figures']['seen']:,} figures of {' and '.join(h.uri for h in sources)}",
@@ -155,13 +136,11 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
-                **({"texts": dict(texts.most_common())} if texts else {}),
+                **({"texts": dict(indexed.texts.most_common())} if indexed.texts else {}),
                 **({"not_applied": stats["not_applied"]} if stats["not_applied"] else {}),
                 **({"labels": concepts} if concepts else {}),
             },
-            files=corpus_files(
-                draft.folder, [steps.shard_name(*shard) for shard in shards], written
-            ),
+            files=corpus_files(draft.folder, [shard_name(*shard) for shard in shards], written),
             notes={
                 "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
                 "image": "as published; what training readers do not know or show wrongly "
@@ -172,7 +151,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             },
             warnings=warnings,
         )
-        _describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
+        finishing.describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
         return draft.publish(manifest)
 
 
@@ -182,49 +161,6 @@ def _warnings(sources: Sequence[Harvest]) -> list[str]:
     for harvest in sources:
         found.update(dict.fromkeys(harvest.manifest.warnings))
     return list(found)
-
-
-def _write_and_yield(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Write tables to one Parquet file, and yield each once it is written."""
-    with folder.writer(name) as stream, contextlib.ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-        for table in tables:
-            if writer is None:
-                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
-                stack.enter_context(writer)
-            writer.write_table(table)
-            yield table
-
-
-def _count_labels(
-    counters: Mapping[str, Counter[tuple[str, str]]], tables: Iterable[pa.Table]
-) -> Iterator[pa.Table]:
-    """Yield the tables, and count their labels by column and licence group."""
-    for table in tables:
-        for name, counter in counters.items():
-            counter.update(balance.counts_by_group(table[name], table["license_group"]))
-        yield table
-
-
-def _count_texts(
-    text: pairing.TextChoice, counter: Counter[str], tables: Iterable[pa.Table]
-) -> Iterator[pa.Table]:
-    """Yield the tables, and count the pairs with a generated text, and those with their caption."""
-    for table in tables:
-        pairing.count_texts(table, text, counter)
-        yield table
-
-
-def _describe(
-    folder: Folder, manifest: Manifest, stats: Mapping[str, Any], record: pa.Schema
-) -> None:
-    """Write the statistics, the plots and the dataset card."""
-    drawn = plots.plots(stats)
-    for name, png in drawn.items():
-        folder.write(f"{card.PLOTS}/{name}", png)
-    folder.write("stats.json", to_json(stats))
-    text = card.dataset_card(dataclasses.asdict(manifest), stats, record=record, plots=list(drawn))
-    folder.write("README.md", text.encode())
 
 
 def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:

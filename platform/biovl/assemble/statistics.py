@@ -174,6 +174,11 @@ def labels_by_license_group(
     return result
 
 
+def pairs_by_split(stats: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of pairs in each split of a corpus, from its ``stats.json``."""
+    return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in SPLITS}
+
+
 def over_groups(found: Mapping[tuple[str, str], int]) -> Counter[str]:
     """Return the number of pairs per label, of all groups together."""
     total: Counter[str] = Counter()

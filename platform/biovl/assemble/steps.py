@@ -16,6 +16,7 @@ from biovl.assemble import balance, duplicates, not_applied, rules, splits
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.not_applied import LOOKS_ALIKE, SAME_FILE
+from biovl.assemble.statistics import SPLITS
 from biovl.core import records, shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
@@ -24,7 +25,6 @@ from biovl.core.tables import open_part, read_table, write_table
 from biovl.images.encode import for_training
 
 NO_IMAGE, TOO_MANY = "no image", "over-represented"
-SPLITS = ("train", "val", "test")
 
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
 _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
@@ -313,7 +313,7 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
         for number in range(counts[split]):
             rows = pa.array(order[ends[number] : ends[number + 1]])
             table = pairs.select(_PLAN.names).take(rows)
-            write_table(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
+            write_table(folder, f"{_PLANS}/{shards.shard_name(split, number)}.parquet", table)
     return counts
 
 
@@ -324,7 +324,7 @@ def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
         Its ``rows``, which are pairs, and ``size_bytes``.
     """
     folder = Draft(config.out).folder
-    name = shard_name(split, number)
+    name = shards.shard_name(split, number)
     planned = read_table(folder, f"{_PLANS}/{name}.parquet")
     offsets = []
     with contextlib.ExitStack() as stack:
@@ -344,18 +344,13 @@ def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
     return {"rows": len(offsets), "size_bytes": size_bytes}
 
 
-def shard_name(split: str, number: int) -> str:
-    """Return the path of a shard in its corpus, without extension."""
-    return f"{split}/{number:05d}"
-
-
 def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
     """Yield the index part by part: the metadata of every pair, and its shard, offset and size."""
     folder = Draft(config.out).folder
     placed = []
     for split, count in shards_of.items():
         for number in range(count):
-            name = shard_name(split, number)
+            name = shards.shard_name(split, number)
             table = read_table(folder, f"{_PLACES}/{name}.parquet")
             table = table.append_column("split", pa.array([split] * len(table)))
             placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))

@@ -106,6 +106,11 @@ class ShardWriter:
         self._offset += len(data)
 
 
+def shard_name(split: str, number: int) -> str:
+    """Return the path of a shard in its corpus, without extension."""
+    return f"{split}/{number:05d}"
+
+
 def corpus_files(
     folder: Folder, names: Iterable[str], receipts: Iterable[Mapping[str, int]]
 ) -> dict[str, Mapping[str, int]]:

@@ -4,13 +4,11 @@ The bytes of pairs are copied unchanged from their shards, and pairs keep their 
 shuffle is preserved.
 """
 
-import contextlib
 import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.assemble import balance, card, plots, statistics
 from biovl.assemble import pairs as pairing
+from biovl.assemble import statistics
+from biovl.assemble.finishing import DROPPED, INDEX
 from biovl.core import shards
-from biovl.core.artifacts import Draft, Folder, Manifest, to_json
+from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.shards import shard_name
 from biovl.core.tables import read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
-
-INDEX, DROPPED = "index.parquet", "dropped.parquet"
-SPLITS = ("train", "val", "test")
 
 _PLANS = ".draft/plans"
 _MOST_OPEN_SHARDS = 128
@@ -69,7 +66,7 @@ def plan(
         first += len(rows)
     pairs = pa.concat_tables(pieces).sort_by([("shard", "ascending"), ("offset", "ascending")])
     counts: dict[str, int] = {}
-    for split in SPLITS:
+    for split in statistics.SPLITS:
         own = pairs.filter(pc.equal(pairs["split"], split))
         sizes = own["size"].to_numpy()
         begins = _begins(sizes, max_bytes, max_pairs)
@@ -156,38 +153,6 @@ def dropped_rows(uri: str, requested: RequestedRows) -> Iterator[pa.Table]:
         yield pa.table(columns, names=schema.names).cast(schema)
 
 
-@contextlib.contextmanager
-def open_table_writer(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Open a Parquet file for writing; yield a function that appends tables.
-
-    The file appears only on success.
-    """
-    with folder.writer(name) as stream, contextlib.ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-
-        def write(table: pa.Table) -> None:
-            nonlocal writer
-            if writer is None:
-                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
-                stack.enter_context(writer)
-            writer.write_table(table)
-
-        yield write
-
-
-def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return card, statistics and plots of the corpus, by path."""
-    drawn = plots.plots(stats)
-    text = card.dataset_card(
-        asdict(manifest), stats, record=pairing.pair_schema(_record(out)), plots=list(drawn)
-    )
-    return {
-        "stats.json": to_json(stats),
-        "README.md": text.encode(),
-        **{f"{card.PLOTS}/{name}": png for name, png in drawn.items()},
-    }
-
-
 def remaining_labels(
     before: Mapping[str, Mapping[str, Mapping[str, int]]],
     found: Mapping[str, Counter[tuple[str, str]]],
@@ -207,25 +172,9 @@ def remaining_labels(
     }
 
 
-def count(rows: pa.Table, found: Mapping[str, Counter[tuple[str, str]]]) -> None:
-    """Add the labels of some pairs to the counts, by licence group."""
-    for name, counter in found.items():
-        counter.update(balance.counts_by_group(rows[name], rows["license_group"]))
-
-
-def shard_name(split: str, number: int) -> str:
-    """Return the path of a shard in its corpus, without suffix."""
-    return f"{split}/{number:05d}"
-
-
 def shard_names(shards_of: Mapping[str, int]) -> list[str]:
     """Return the paths of all shards, without suffix."""
     return [shard_name(split, n) for split, count in shards_of.items() for n in range(count)]
-
-
-def pairs_by_split(stats: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of pairs in each split of a corpus, from its ``stats.json``."""
-    return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in statistics.SPLITS}
 
 
 def _begins(sizes: np.ndarray, max_bytes: int, max_pairs: int) -> list[int]:
@@ -244,10 +193,11 @@ def _plan(shard: str) -> str:
     return f"{_PLANS}/{shard}.parquet"
 
 
-def _record(out: str) -> list[str]:
-    """Return the field names of the ``.json`` of the first pair."""
+def schema_of_records(out: str) -> pa.Schema:
+    """Return the fields of the ``.json`` of pairs, which the first pair has."""
     folder = Folder(out)
     first = read_table(folder, INDEX, ["shard", "offset", "size"]).slice(0, 1).to_pylist()[0]
     path, mark, query = out.partition("?")
     uri = f"{path.rstrip('/')}/{first['shard']}{mark}{query}"
-    return list(json.loads(shards.read_pair(uri, first["offset"], first["size"])["json"]))
+    record = shards.read_pair(uri, first["offset"], first["size"])["json"]
+    return pairing.pair_schema(list(json.loads(record)))

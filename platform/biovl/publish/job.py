@@ -9,14 +9,11 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any, TextIO
 
-from biovl.assemble import pairs as pairing
-from biovl.assemble import statistics
+from biovl.assemble import finishing, statistics
 from biovl.assemble.hub import hub_license
-from biovl.assemble.tally import PairTally, merge, tally
 from biovl.core.artifacts import (
     Draft,
     Folder,
@@ -278,33 +275,19 @@ def _select_corpus(
         )
     before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
     labels = before.get("labels", {})
-    found: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
-    texts: Counter[str] = Counter()
-
-    def indexed() -> Iterator[PairTally]:
-        with corpora.open_table_writer(draft.folder, corpora.INDEX) as write:
-            for rows in corpora.index(uri, out, shards_of):
-                write(rows)
-                corpora.count(rows, found)
-                pairing.count_texts(rows, source.config["text"], texts)
-                yield tally(rows)
-
-    pairs = merge(indexed())
-    reasons: Counter[str] = Counter()
-    with corpora.open_table_writer(draft.folder, corpora.DROPPED) as write:
-        for rows in corpora.dropped_rows(uri, requested):
-            write(rows)
-            reasons.update(rows["dropped_by"].to_pylist())
+    index = corpora.index(uri, out, shards_of)
+    indexed = finishing.write_index(draft.folder, index, labels, source.config["text"])
+    reasons = finishing.write_dropped(draft.folder, corpora.dropped_rows(uri, requested))
     stats = statistics.statistics(
-        pairs,
+        indexed.pairs,
         harvested=before["harvested"],
         dropped=reasons,
-        labels=corpora.remaining_labels(labels, found),
-        labels_by_license_group=statistics.labels_by_license_group(found),
+        labels=corpora.remaining_labels(labels, indexed.labels),
+        labels_by_license_group=statistics.labels_by_license_group(indexed.labels),
         # Of the whole corpus: not every rule can be applied to an index.
         not_applied=before.get("not_applied"),
     )
-    kept = corpora.pairs_by_split(stats)
+    kept = statistics.pairs_by_split(stats)
     manifest = replace(
         source,
         counts={
@@ -313,14 +296,13 @@ def _select_corpus(
             "dropped": stats["dropped"],
             "pairs": kept,
             "shards": shards_of,
-            **({"texts": dict(texts.most_common())} if texts else {}),
+            **({"texts": dict(indexed.texts.most_common())} if indexed.texts else {}),
             **({"labels": stats["labels"]} if labels else {}),
         },
         files=corpus_files(draft.folder, names, copied),
         notes=_notes(source, requested),
     )
-    for name, content in corpora.description(out, manifest, stats).items():
-        draft.folder.write(name, content)
+    finishing.describe(draft.folder, manifest, stats, corpora.schema_of_records(out))
     return manifest
 
 
