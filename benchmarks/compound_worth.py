@@ -164,7 +164,8 @@ def interval(values: np.ndarray, articles: list[str]) -> tuple[float, float]:
         at = index_A.astype(int)
         return (weights_RA @ sums[at]) / (weights_RA @ counts[at])
 
-    return bootstrap.interval(np.arange(len(names)), mean)
+    found = bootstrap.estimate(np.arange(len(names)), mean)
+    return found.low, found.high
 
 
 if __name__ == "__main__":

@@ -93,9 +93,9 @@ def intervals(image_ND: np.ndarray, text_ND: np.ndarray) -> float:
     """Take the intervals of recall at 1, of MRR and of the median rank: 1,000 resamples each."""
     pairs = len(image_ND)
     rank_N = np.random.default_rng(0).geometric(20 / pairs, pairs).astype(np.float64)
-    bootstrap.interval((rank_N <= 1).astype(np.float64))
-    bootstrap.interval(1 / rank_N)
-    return bootstrap.interval(rank_N, bootstrap.median)[0]
+    bootstrap.estimate((rank_N <= 1).astype(np.float64))
+    bootstrap.estimate(1 / rank_N)
+    return bootstrap.estimate(rank_N, bootstrap.median).low
 
 
 WAYS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

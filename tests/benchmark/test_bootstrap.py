@@ -5,7 +5,12 @@ import pytest
 import scipy.stats
 
 from biovl.benchmark import bootstrap
-from biovl.benchmark.bootstrap import estimate, interval, median, paired_difference
+from biovl.benchmark.bootstrap import estimate, median, paired_difference
+
+
+def interval(values: np.ndarray, *statistic: bootstrap.Statistic, **how: int) -> tuple:
+    found = estimate(values, *statistic, **how)
+    return found.low, found.high
 
 
 def test_the_ends_are_those_scipy_takes_from_the_same_resamples() -> None:

@@ -6,10 +6,10 @@ from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.mixture import find_teacher, read_mixture, read_training
-from biovl.pretrain.order import epoch_order, rows_of
+from biovl.pretrain.order import epoch_order
 from biovl.pretrain.pairs import load_pairs
 from biovl.pretrain.schedule import Plan
-from biovl.runtime.workers import Workers
+from biovl.runtime.workers import Workers, share
 
 
 def local_batches(
@@ -30,9 +30,10 @@ def local_batches(
             order = epoch_order(
                 places, seed=config.seed, epoch=place.epoch, run_pairs=config.data.run_pairs
             )
+        own = share(place.batch_pairs, workers.rank, workers.count)
         loaded = load_pairs(
             places,
-            rows_of(order, place.step, place.batch_pairs, workers.rank, workers.count),
+            order[place.step * place.batch_pairs :][own.start : own.stop],
             seed=config.seed,
             epoch=place.epoch,
             image_px=built.image_size,

@@ -42,7 +42,7 @@ from biovl.pretrain.mixture import (
     read_training,
     text_tokens,
 )
-from biovl.pretrain.order import PairLocations, epoch_order, joined, rows_of
+from biovl.pretrain.order import PairLocations, epoch_order, joined
 from biovl.pretrain.pairs import load_pairs
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
@@ -110,13 +110,6 @@ def test_corpora_of_one_make_the_order_of_one() -> None:
         one = epoch_order(alone, seed=3, epoch=epoch, run_pairs=4)
         again = epoch_order(joined([alone], [58]), seed=3, epoch=epoch, run_pairs=4)
         assert one.tolist() == again.tolist()
-
-
-@pytest.mark.parametrize("workers", [2, 3])
-def test_workers_share_the_draws_of_a_batch_in_order(workers: int) -> None:
-    order = epoch_order(mixed(40, 24, 7), seed=0, epoch=1, run_pairs=2)
-    shares = [rows_of(order, 2, 8, rank, workers) for rank in range(workers)]
-    assert np.concatenate(shares).tolist() == order[16:24].tolist()
 
 
 def test_factors_and_shares_give_the_draws_of_an_epoch() -> None:

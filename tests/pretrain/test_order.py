@@ -8,14 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.core.errors import ArtifactError
+from biovl.pretrain.config import BatchConfig
 from biovl.pretrain.order import (
     PairLocations,
-    batch_of,
     epoch_order,
     epoch_runs,
     read_places,
-    rows_of,
 )
+from biovl.pretrain.pieces import steps_of_run
+from biovl.pretrain.schedule import Plan
 
 
 def places(*pairs_of_shard: int) -> PairLocations:
@@ -146,7 +147,14 @@ def test_what_is_left_out_of_an_epoch_differs() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
 def test_workers_share_a_batch_in_order_whatever_their_number(workers: int) -> None:
     order = epoch_order(places(30), seed=0, epoch=0, run_pairs=2)
+    plan, how = Plan.of(30, BatchConfig(pairs=7), epochs=1), {"seed": 0, "run_pairs": 2}
+    shares = [
+        list(steps_of_run(places(30), plan, **how, steps_done=0, rank=rank, workers=workers))
+        for rank in range(workers)
+    ]
     for step in range(30 // 7):
-        shares = [rows_of(order, step, 7, rank, workers) for rank in range(workers)]
-        assert np.concatenate(shares).tolist() == batch_of(order, step, 7).tolist()
-        assert {len(rows) for rows in shares} <= {7 // workers, 7 // workers + 1}
+        assert {len(steps[step].own) for steps in shares} <= {7 // workers, 7 // workers + 1}
+        pieces = [
+            steps[step].draws(piece) for steps in shares for piece in range(steps[step].pieces)
+        ]
+        assert np.concatenate(pieces).tolist() == order[7 * step : 7 * (step + 1)].tolist()

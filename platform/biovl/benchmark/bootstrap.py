@@ -110,19 +110,6 @@ def estimate(
     return IntervalEstimate(value=value, low=low, high=high)
 
 
-def interval(
-    values: np.ndarray,
-    statistic: Statistic = mean,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    confidence: float = CONFIDENCE,
-) -> tuple[float, float]:
-    """Return the bounds of the interval of ``estimate``."""
-    bounds = estimate(values, statistic, resamples=resamples, seed=seed, confidence=confidence)
-    return bounds.low, bounds.high
-
-
 def paired_difference(
     ours: np.ndarray,
     theirs: np.ndarray,

@@ -20,7 +20,6 @@ import pyarrow.dataset as pads
 
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
-from biovl.runtime.workers import share
 
 INDEX = "index.parquet"
 
@@ -275,17 +274,6 @@ def corpus_bounds(places: PairLocations) -> list[int]:
         if shard == 0 or uri != places.corpora[shard - 1]
     ]
     return [*np.searchsorted(places.shard, begins).tolist(), len(places)]
-
-
-def batch_of(order: np.ndarray, step: int, batch_pairs: int) -> np.ndarray:
-    """Return the rows of a batch, over all workers, for a step of an epoch. Shape [N], int64."""
-    return order[step * batch_pairs : (step + 1) * batch_pairs]
-
-
-def rows_of(order: np.ndarray, step: int, batch_pairs: int, rank: int, workers: int) -> np.ndarray:
-    """Return the rows of one worker in a step of an epoch: its share of the batch, in order."""
-    own = share(batch_pairs, rank, workers)
-    return batch_of(order, step, batch_pairs)[own.start : own.stop]
 
 
 def generator(*key: int) -> np.random.Generator:
