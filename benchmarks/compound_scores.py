@@ -12,9 +12,9 @@ from compound_cases import CaptionCase, Case, TruePanel
 from compound_methods import Prediction
 
 from biovl.benchmark.bootstrap import estimate
-from biovl.images.boxes import Box, iou
+from biovl.images.boxes import Box, iou, overlap
 from biovl.images.labels.reading import Label
-from biovl.sample.compound.metrics import imageclef_accuracy, match_boxes
+from biovl.sample.compound.metrics import match_boxes
 
 # Shapes: F figures, R resamples, A articles, P predicted panels.
 
@@ -91,6 +91,34 @@ def scored(case: Case, found: Prediction) -> Scored:
     }
     ranked = _ranked(found, true_boxes) if true else []
     return Scored(case.article, values, ranked, bool(true), found.confidence, wrong)
+
+
+def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
+    """Return the score of one figure in the figure separation task of ImageCLEF.
+
+    Each true panel matches the unmatched predicted box with the largest share of its own area
+    inside the panel, if that is at least two thirds. The score is the number of matches divided by
+    the larger number of boxes, predicted or true. The task's score is the mean over its figures.
+    It must not be reported alone: a figure of tiny boxes, one within each true panel, scores 1.
+
+    Source:
+        García Seco de Herrera et al., ImageCLEF 2013 and 2016, as its official scorer computes it.
+    """
+    if not found or not true:
+        return 0.0
+    taken: set[int] = set()
+    matches = 0
+    for box in true:
+        shares = [
+            (overlap(other, box) / other.area, -at)
+            for at, other in enumerate(found)
+            if at not in taken and other.area > 0
+        ]
+        share, at = max(shares, default=(0.0, 0))
+        if share >= 2 / 3:
+            taken.add(-at)
+            matches += 1
+    return matches / max(len(found), len(true))
 
 
 def _ranked(found: Prediction, true: Sequence[Box]) -> list[tuple[float, list[bool]]]:

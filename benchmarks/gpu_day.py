@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -376,7 +377,7 @@ def detector(day: Day) -> Result:
     import dataclasses
 
     from biovl.split.detector import config as detecting
-    from biovl.split.detector.figures import draw_here
+    from biovl.split.detector.figures import draw
     from biovl.split.detector.training import DetectorTrainer
 
     recipe = detecting.RECIPES["tiny" if day.is_tiny else "default"]()
@@ -396,8 +397,10 @@ def detector(day: Day) -> Result:
         drawing = dataclasses.replace(config.drawing, photographs=60, plots=80, figures=128)
         config = dataclasses.replace(config, drawing=drawing)
     started, results = time.monotonic(), []
-    for result in DetectorTrainer(config, draw_here).run():
-        results.append((time.monotonic() - started, result.loss))
+    with ThreadPoolExecutor(1) as threads:
+        trainer = DetectorTrainer(config, lambda *figures: threads.submit(draw, *figures).result)
+        for result in trainer.run():
+            results.append((time.monotonic() - started, result.loss))
     half = len(results) // 2
     return {
         "steps": len(results),

@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from biovl.chain.reproduce import report
 from biovl.chain.reproduce.graph import build, read_settings
 from biovl.chain.reproduce.hours import costs
 from biovl.chain.reproduce.papers import Papers, read_papers
+from biovl.core import markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduce.md"
@@ -41,13 +41,27 @@ def page() -> str:
 def listing(papers: Papers) -> str:
     """Return the list of tables with their hours, as Markdown."""
     settings = read_settings({"folder": "reproduced"}, papers)
-    graphs = {name: build(papers, [table], settings) for name, table in papers.tables.items()}
     of_steps = costs(build(papers, papers.tables.values(), settings), papers)
-    hours = {
-        name: {step.name: of_steps[step.name] for step in graph.steps if step.name in of_steps}
-        for name, graph in graphs.items()
-    }
-    return report.documented(papers, graphs, hours)
+    rows = []
+    for name, table in papers.tables.items():
+        graph = build(papers, [table], settings)
+        hours = sum(of_steps[step.name].hours for step in graph.steps if step.name in of_steps)
+        trained = sum(job == "pretrain" for job in graph.jobs.values())
+        # Benchmarks are in no table's hours.
+        jobs = (step for step, job in graph.jobs.items() if job != "benchmark")
+        without = [step for step in jobs if step not in of_steps]
+        rows.append(
+            [
+                f"`{name}`",
+                f"{papers.papers[table.paper].partition(' (')[0]}, {table.where}: {table.title}",
+                trained or "",
+                f"{hours:,.0f}" if hours else "",
+                ", ".join(without),
+                table.equal,
+            ]
+        )
+    heads = ["table", "in the paper", "models trained", "hours", "without", "equal protocol"]
+    return markdown.table(heads, rows)
 
 
 def run(folder: str, names: list[str]) -> None:

@@ -160,3 +160,35 @@ def test_a_caption_is_right_if_each_panel_has_its_words_and_no_neighbours():
     assert not right(case, {"A": f"{texts['A']} both kidneys mouse", "B": texts["B"]})
     # A sentence that is about all was given to one panel only.
     assert not right(case, {"A": own["A"], "B": texts["B"]})
+
+
+LEFT, RIGHT = Box(0, 0, 10, 10), Box(10, 0, 20, 10)
+BOTH = Box(0, 0, 20, 10)
+
+
+def test_imageclef_divides_by_the_candidates_area_so_tiny_boxes_win() -> None:
+    tiny = [Box(4, 4, 6, 6), Box(14, 4, 16, 6)]
+    assert compound_scores.imageclef_accuracy(tiny, [LEFT, RIGHT]) == 1.0
+    assert metrics.box_counts(tiny, [LEFT, RIGHT]).hits == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "true", "accuracy"),
+    [
+        ([LEFT, RIGHT], [LEFT, RIGHT], 1.0),
+        # Half of the candidate lies in either panel: less than two thirds.
+        ([BOTH], [LEFT, RIGHT], 0.0),
+        # One of two candidates matches the only panel.
+        ([LEFT, RIGHT], [LEFT], 0.5),
+        # 7 of 10 columns of the candidate lie in the left panel.
+        ([Box(3, 0, 13, 10)], [LEFT, RIGHT], 0.5),
+        ([], [LEFT], 0.0),
+    ],
+)
+def test_imageclef_accuracy_of_a_figure(found: list[Box], true: list[Box], accuracy: float) -> None:
+    assert compound_scores.imageclef_accuracy(found, true) == accuracy
+
+
+def test_a_candidate_counts_once_in_imageclef() -> None:
+    # Both true panels lie where the one candidate does.
+    assert compound_scores.imageclef_accuracy([LEFT], [LEFT, Box(0, 0, 10, 9)]) == 0.5

@@ -1,7 +1,8 @@
 """The detector: what it learns, what it says of figures, and what it is read from."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from biovl.split.detector.boxes import LEAST, Maps, decode_boxes
 from biovl.split.detector.config import KIND, STRIDE, DetectorConfig
 from biovl.split.detector.detector import CONFIG, WEIGHTS, Detector, onnx_run
 from biovl.split.detector.export import to_onnx, torch_run
-from biovl.split.detector.figures import draw, draw_here, figures_of_round, held_out
-from biovl.split.detector.fitting import fit, square, view
+from biovl.split.detector.figures import draw, figures_of_round, held_out
+from biovl.split.detector.fitting import Fitted, fit, square, view
 from biovl.split.detector.model import Output, PanelNetwork, boxes_of
 from biovl.split.detector.scoring import score
 from biovl.split.detector.targets import loss_of, targets_of
@@ -47,6 +48,10 @@ SETTINGS: dict[str, Any] = {
     "validate_every": 2,
     "save_every": 1,
 }
+
+
+def draw_here(*figures: Any) -> Callable[[], list[Fitted]]:
+    return partial(draw, *figures)
 
 
 def config(out: Path, **changes: Any) -> DetectorConfig:

@@ -1,4 +1,4 @@
-"""Tables as text, Markdown and JSON; the list of all tables; the dry run."""
+"""Tables as text, Markdown and JSON; the list of tables that a run makes; the dry run."""
 
 import dataclasses
 import math
@@ -272,29 +272,3 @@ def plan(
         lines += ["", "downloaded by name when they are needed (a setting may name a folder):"]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines) + "\n"
-
-
-def documented(
-    papers: Papers, graphs: Mapping[str, Graph], costs: Mapping[str, Mapping[str, Cost]]
-) -> str:
-    """Return the list of tables for the documentation, as Markdown."""
-    rows = []
-    for name, table in papers.tables.items():
-        graph = graphs[name]
-        hours = sum(cost.hours for cost in costs[name].values())
-        trained = sum(job == "pretrain" for job in graph.jobs.values())
-        # Benchmarks are in no table's hours.
-        jobs = {step: job for step, job in graph.jobs.items() if job != "benchmark"}
-        without = [step for step in jobs if step not in costs[name]]
-        rows.append(
-            [
-                f"`{name}`",
-                f"{papers.papers[table.paper].partition(' (')[0]}, {table.where}: {table.title}",
-                trained or "",
-                f"{hours:,.0f}" if hours else "",
-                ", ".join(without),
-                table.equal,
-            ]
-        )
-    heads = ["table", "in the paper", "models trained", "hours", "without", "equal protocol"]
-    return markdown.table(heads, rows)

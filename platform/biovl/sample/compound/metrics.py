@@ -1,15 +1,9 @@
-"""Metrics for the panels and labels of figures, as defined in the literature.
-
-``imageclef_accuracy`` must not be reported alone: it divides the intersection by the candidate's
-area, so that a figure of tiny boxes, one within each true panel, scores 1.
-"""
+"""Metrics for the panels of figures, as defined in the literature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from biovl.images.boxes import Box, iou, overlap
-
-_SHARED = 2 / 3
+from biovl.images.boxes import Box, iou
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +43,6 @@ class Counts:
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.hits + other.hits, self.found + other.found, self.true + other.true)
-
-
-def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
-    """Return the score of one figure in the figure separation task of ImageCLEF.
-
-    Each true panel matches the unmatched predicted box with the largest share of its own area
-    inside the panel, if that is at least two thirds. The score is the number of matches divided by
-    the larger number of boxes, predicted or true. The task's score is the mean over its figures.
-
-    Source:
-        García Seco de Herrera et al., ImageCLEF 2013 and 2016, as its official scorer computes it.
-    """
-    if not found or not true:
-        return 0.0
-    taken: set[int] = set()
-    matches = 0
-    for box in true:
-        shares = [
-            (overlap(other, box) / other.area, -at)
-            for at, other in enumerate(found)
-            if at not in taken and other.area > 0
-        ]
-        share, at = max(shares, default=(0.0, 0))
-        if share >= _SHARED:
-            taken.add(-at)
-            matches += 1
-    return matches / max(len(found), len(true))
 
 
 def match_boxes(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict[int, int]:
@@ -139,15 +106,3 @@ def average_precision(
         area += (beyond - recall) * best
         beyond, best = recall, max(best, precision)
     return area + beyond * best
-
-
-def alignment_counts(
-    found: Sequence[tuple[str | None, Box]], true: Sequence[tuple[str | None, Box]]
-) -> Counts:
-    """Return the number of panels with both the correct box and the correct label, in one figure.
-
-    A panel without a true label is correct if none was predicted.
-    """
-    boxes = match_boxes([box for _, box in found], [box for _, box in true])
-    hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
-    return Counts(hits, len(found), len(true))

@@ -1,7 +1,6 @@
 """Synthetic figures for training, in rounds, and for validation, drawn from seeds."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -49,16 +48,6 @@ def draw(figures: Figures, config: DetectorConfig, number: int | None) -> list[F
 def _source(drawing: Drawing, number: int) -> Source:
     seed = _POOL_SEED + 2 * (number // _ROUNDS_OF_POOL)
     return pool(seed, drawing.photographs, drawing.plots)
-
-
-def draw_here(
-    figures: Figures, config: DetectorConfig, number: int | None
-) -> Callable[[], list[Fitted]]:
-    """Start drawing figures in a thread of this process; return a function that waits for them."""
-    threads = ThreadPoolExecutor(1)
-    drawn = threads.submit(draw, figures, config, number)
-    threads.shutdown(wait=False)
-    return drawn.result
 
 
 def figures_of_round(config: DetectorConfig, number: int) -> list[tuple[int, str]]:
