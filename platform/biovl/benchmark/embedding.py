@@ -14,16 +14,17 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow.fs as pafs
 
 from biovl.benchmark import encoders
+from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
-from biovl.benchmark.stored_images import Chosen
+from biovl.benchmark.stored_images import Chosen, parts_of
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import ArtifactError, BiovlError
@@ -330,16 +331,26 @@ def cached_embeddings(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenc
     )
 
 
+def tasks_of(
+    config: BenchmarkConfig, model: ModelDescription, source: Images | Texts
+) -> list[EmbeddingTask]:
+    """Return a task for each part of joined images; one for other images and for texts."""
+    return [
+        EmbeddingTask(
+            model=model,
+            source=part,
+            cache=config.cache_uri(),
+            precision=config.precision,
+            batch=config.batch,
+            per_unit=config.per_unit,
+        )
+        for part in ([source] if isinstance(source, Texts) else parts_of(source))
+    ]
+
+
 def text_task(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
     """Return a task that embeds texts with the same model and settings as another one."""
-    return EmbeddingTask(
-        model=like.model,
-        source=Texts(tuple(texts)),
-        cache=like.cache,
-        precision=like.precision,
-        batch=like.batch,
-        per_unit=like.per_unit,
-    )
+    return replace(like, source=Texts(tuple(texts)))
 
 
 def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:

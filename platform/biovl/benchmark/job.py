@@ -28,7 +28,6 @@ from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.selection_job import select
-from biovl.benchmark.stored_images import parts_of
 from biovl.benchmark.tasks import LearningRun, SelectsFirst, Task, TrainsFirst
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
@@ -191,17 +190,7 @@ def _wanted(
             if task.learns is not None and not task.learns.needs_vectors:
                 found[name, task.name] = _Vectors([], None)
                 continue
-            parts = [
-                EmbeddingTask(
-                    model=model,
-                    source=part,
-                    cache=config.cache_uri(),
-                    precision=config.precision,
-                    batch=config.batch,
-                    per_unit=config.per_unit,
-                )
-                for part in parts_of(task.data.images)
-            ]
+            parts = embedding.tasks_of(config, model, task.data.images)
             texts = list(getattr(task.data, "texts", ())) if task.needs_text else []
             of_texts = embedding.text_task(parts[0], texts) if texts else None
             found[name, task.name] = _Vectors(parts, of_texts)

@@ -11,10 +11,10 @@ from biovl.benchmark import embedding, labellers
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.embed_job import embed
-from biovl.benchmark.embedding import EmbeddingTask, Texts
+from biovl.benchmark.embedding import Texts
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.labellers import LabelledTexts
-from biovl.benchmark.stored_images import hash_of, parts_of
+from biovl.benchmark.stored_images import hash_of
 from biovl.benchmark.tasks import SelectionRun, SelectsFirst
 from biovl.core.artifacts import Draft
 from biovl.core.plugins import Plugin
@@ -46,17 +46,7 @@ def select(
     """
 
     def embedded(model: ModelDescription, source: Images | Texts) -> np.ndarray:
-        parts = [
-            EmbeddingTask(
-                model=model,
-                source=part,
-                cache=config.cache_uri(),
-                precision=config.precision,
-                batch=config.batch,
-                per_unit=config.per_unit,
-            )
-            for part in ([source] if isinstance(source, Texts) else parts_of(source))
-        ]
+        parts = embedding.tasks_of(config, model, source)
         named = (own for own, one in known.items() if one.uri == model.uri)
         embed(config, next(named, "selector"), parts, say)
         rows = [embedding.vectors(part.uri) for part in parts]
