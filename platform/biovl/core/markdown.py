@@ -1,6 +1,6 @@
-"""Markdown tables and number formats."""
+"""Markdown tables, plain ones and number formats."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
@@ -23,6 +23,16 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     # Names come from articles: escape what would end the cell or start markup.
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def plain_table(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Return a table in plain text, by line; columns not in ``left`` are right-aligned."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    sides = ["<" if column in left else ">" for column in range(len(widths))]
+    return [
+        "  " + "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True))
+        for row in rows
+    ]
 
 
 def percent(share: float) -> str:

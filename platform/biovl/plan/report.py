@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
+from biovl.core.markdown import plain_table
 from biovl.plan import papers
 from biovl.plan.config import PlanConfig, TrainingFleet
 from biovl.plan.papers import Row
@@ -248,7 +249,7 @@ def _jobs(plan: CostPlan) -> list[str]:
     low, high = plan.dollars_between
     least, most = plan.hours_between
     return [
-        *_table(rows, left={0, 1, 6}),
+        *plain_table(rows, left={0, 1, 6}),
         "",
         "Time and dollars include lost_time and start_minutes; GPU-hours and CPU-hours are of the",
         "work alone.",
@@ -278,7 +279,7 @@ def _storage(plan: CostPlan) -> list[str]:
     return [
         "Storage and network (within a region nothing is paid for bytes; the open-data bucket's",
         "owner pays for its requests; reach S3 by a gateway endpoint, not by NAT)",
-        *_table(rows, left={0, 1}),
+        *plain_table(rows, left={0, 1}),
     ]
 
 
@@ -300,7 +301,7 @@ def _alternatives(plan: CostPlan) -> list[str]:
                 _money(each.cost.dollars),
             )
         )
-    return ["", *_table(rows, left={0, 1})]
+    return ["", *plain_table(rows, left={0, 1})]
 
 
 def _tornado(plan: CostPlan) -> list[str]:
@@ -319,7 +320,7 @@ def _tornado(plan: CostPlan) -> list[str]:
             )
         )
     more = len(plan.swings) - _SWINGS_SHOWN
-    table = _table(rows, left={0, 4})
+    table = plain_table(rows, left={0, 4})
     return [
         "What all dollars and hours become when one assumption is at its low … at its high",
         *table,
@@ -345,16 +346,7 @@ def _compared(title: str, rows: Sequence[Row]) -> list[str]:
             )
         )
         notes.append(f"  [{number}] {row.where}{f' / {row.remark}' if row.remark else ''}")
-    return [title, *_table(cells, left={0}), *notes]
-
-
-def _table(rows: Sequence[Sequence[str]], *, left: set[int]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    sides = ["<" if column in left else ">" for column in range(len(widths))]
-    return [
-        "  " + "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True))
-        for row in rows
-    ]
+    return [title, *plain_table(cells, left={0}), *notes]
 
 
 def _money(dollars: float, *, cents: bool = False) -> str:

@@ -3,11 +3,12 @@
 import itertools
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
 
+from biovl.core.markdown import plain_table
 from biovl.pretrain import rates
 from biovl.pretrain.estimate import Forecast, RunEstimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
@@ -41,7 +42,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[st
         "",
         "Time (an estimate; *: as configured)",
         *_on_cpus(estimate),
-        *_table(
+        *plain_table(
             [_HEADS, *(_row(estimate, forecast) for forecast in estimate.forecasts)],
             left={0, 1, 7},
         ),
@@ -49,7 +50,7 @@ def render(estimate: RunEstimate, corpora: Sequence[str] = (), fork: Sequence[st
         *(f"  {line}" for line in _sources(estimate)),
         "",
         f"Data ({estimate.pair_ms:.1f} ms of a CPU core to load a pair of this corpus, measured)",
-        *_table(_data(estimate), left={0, 1, 5}),
+        *plain_table(_data(estimate), left={0, 1, 5}),
         *([] if _is_on_cpus(estimate) else _advice(estimate)),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -256,15 +257,6 @@ def _yaml(config: dict[str, Any]) -> str:
 
 def _aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {name:<13}{value}" for name, value in rows]
-
-
-def _table(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    sides = ["<" if column in left else ">" for column in range(len(widths))]
-    return [
-        "  " + "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True))
-        for row in rows
-    ]
 
 
 def _millions(count: int) -> str:
