@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow.fs as pafs
 
-from biovl.core import archives
+from biovl.core import archive_members, archives
 from biovl.core.artifacts import MANIFEST
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Listing, Tree, is_hidden, printable, storage_problem
@@ -216,16 +216,16 @@ class PackageSource:
     @contextlib.contextmanager
     def _opened_archive(
         self, path: str
-    ) -> Iterator[tuple[Any, Callable[[BinaryIO, int], archives.Members]]]:
+    ) -> Iterator[tuple[Any, Callable[[BinaryIO, int], archive_members.Members]]]:
         """Yield the stream of an archive, and the function that reads its members."""
         filesystem = self._tree.filesystem
         if _ZIP.search(path):
             with filesystem.open_input_file(path) as file:
                 # zipfile reads a few bytes at a time: each would be a request to a bucket.
-                yield io.BufferedReader(file, _ZIP_BUFFER_BYTES), archives.zip_members
+                yield io.BufferedReader(file, _ZIP_BUFFER_BYTES), archive_members.zip_members
         else:
             with filesystem.open_input_stream(path, compression=None) as stream:
-                yield stream, archives.tar_members
+                yield stream, archive_members.tar_members
 
     def _damaged(
         self,
