@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from biovl.core.artifacts import Folder
-from biovl.publish.rights import RequestedRows, figure_reasons, reasons, rights_of
+from biovl.core.errors import DamagedTable
+from biovl.publish.rights import RequestedRows, figure_reasons, groups_of, reasons, rights_of
 
 FREE: dict[str, Any] = {
     "license": "CC-BY-4.0",
@@ -120,3 +122,15 @@ def test_full_texts_of_articles_without_figures_are_counted(tmp_path: Path) -> N
     assert rights_of(str(tmp_path), "figures", RequestedRows()).refused == 0
     found = rights_of(str(tmp_path), "figures", RequestedRows(), with_articles=True)
     assert (found.refused, found.groups.total()) == (2, 4)
+
+
+def test_a_damaged_image_is_not_published(tmp_path: Path) -> None:
+    image, path = np.random.default_rng(0).bytes(20_000), tmp_path / "part.parquet"
+    pq.write_table(row().append_column("image", [[image]]), path, write_page_checksum=True)
+    stored = path.read_bytes()
+    assert [rows["image"][0].as_py() for rows in groups_of(Folder(str(tmp_path)), path.name)] == [
+        image
+    ]
+    path.write_bytes(stored.replace(image[:8], image[7::-1]))
+    with pytest.raises(DamagedTable, match=r"part\.parquet is damaged"):
+        list(groups_of(Folder(str(tmp_path)), path.name))

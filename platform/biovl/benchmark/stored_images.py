@@ -21,6 +21,7 @@ from biovl.benchmark.datasets import Images
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
 from biovl.core.shards import parse_pair, read_ranges
+from biovl.core.tables import open_part
 
 # Shapes: N images, H, W pixels, C colours.
 
@@ -99,8 +100,8 @@ class Column:
         for name, rows in self.parts:
             begin, end = max(start - first, 0), min(stop - first, rows)
             if begin < end:
-                with folder.filesystem.open_input_file(folder.at(name)) as stream:
-                    files += _cells(pq.ParquetFile(stream), self.column, begin, end)
+                with open_part(folder, name) as file:
+                    files += _cells(file, self.column, begin, end)
             first += rows
         return files
 
@@ -111,8 +112,8 @@ class Column:
         for name, rows in self.parts:
             own = distinct[(distinct >= first) & (distinct < first + rows)] - first
             if len(own):
-                with folder.filesystem.open_input_file(folder.at(name)) as stream:
-                    read = _taken(pq.ParquetFile(stream), self.column, own)
+                with open_part(folder, name) as file:
+                    read = _taken(file, self.column, own)
                     files |= zip((first + own).tolist(), read, strict=True)
             first += rows
         return [files[row] for row in row_K.tolist()]

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images
@@ -34,6 +33,7 @@ from biovl.benchmark.stored_images import (
 )
 from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import open_part
 from biovl.images.hashing import sha256_hex
 
 _NO_FRAME = ("", "null", "na")
@@ -204,8 +204,8 @@ def _table(uri: str) -> Published:
         split = selection.split_of_file(part)
         if split is None:
             raise ArtifactError(f"{uri}/{part} is not named after a split: train, val or test")
-        with folder.filesystem.open_input_file(folder.at(part)) as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(_AT_ONCE, columns=names):
+        with open_part(folder, part) as file:
+            for batch in file.iter_batches(_AT_ONCE, columns=names):
                 for row in batch.to_pylist():
                     number, digest = len(rows), sha256_hex(image_bytes(row.pop("image")))
                     rows.append(_of_table(row, split, number))

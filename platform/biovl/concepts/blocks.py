@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder, Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
-from biovl.core.tables import COLUMNS, Table, TablePart, columns_of, open_table
+from biovl.core.tables import COLUMNS, Table, TablePart, columns_of, open_part, open_table
 
 # Shapes: N rows, U those with a usable embedding, D embedding.
 
@@ -132,9 +132,8 @@ def read_rows(
     Raises:
         ArtifactError: If the file has fewer rows.
     """
-    with folder.filesystem.open_input_file(folder.at(path)) as stream:
+    with open_part(folder, path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
         # Streamed: a row group may hold all images of a table.
-        file = pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         if file.metadata.num_rows < stop:
             raise ArtifactError(
                 f"{folder.described}/{path} has {file.metadata.num_rows:,} rows, expected at least "

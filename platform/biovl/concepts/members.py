@@ -15,7 +15,7 @@ from biovl.concepts.blocks import read_rows
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_steps import read_array, row_name
 from biovl.core.artifacts import Draft, Folder
-from biovl.core.tables import Table, TablePart, write_table
+from biovl.core.tables import Table, TablePart, open_part, write_table
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 
@@ -105,8 +105,8 @@ def _read(table: Table, own: np.ndarray) -> Iterator[dict[str, Any]]:
 def _of_part(
     folder: Folder, part: TablePart, rows: np.ndarray, own: np.ndarray, names: list[str]
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    with folder.filesystem.open_input_file(folder.at(part.path)) as stream:
-        metadata = pq.ParquetFile(stream).metadata
+    with open_part(folder, part.path) as file:
+        metadata = file.metadata
         ends = np.cumsum([metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)])
     for group in np.unique(np.searchsorted(ends, rows, side="right")):
         first, stop = (int(ends[group - 1]) if group else 0), int(ends[group])

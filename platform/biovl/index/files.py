@@ -16,10 +16,10 @@ import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from biovl.core.artifacts import MANIFEST, Draft, Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import open_part
 from biovl.index import metadata, vectors
 from biovl.index import rows as parts
 from biovl.index.config import IndexConfig
@@ -122,8 +122,8 @@ def _tables(config: IndexConfig, records: Iterator[np.ndarray]) -> Iterator[pa.T
     corpus = Folder(config.corpus)
     first = done = 0
     own_W = np.empty(0, ROW)
-    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(batch_size=16_384):
+    with open_part(corpus, "index.parquet") as file:
+        for batch in file.iter_batches(batch_size=16_384):
             end = first + batch.num_rows
             while not len(own_W) or own_W["position"][-1] < end:
                 more = next(records, None)

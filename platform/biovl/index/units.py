@@ -23,7 +23,7 @@ from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
 from biovl.core.harvests import Tombstones
 from biovl.core.shards import parse_pair, read_ranges
-from biovl.core.tables import read_table, write_table
+from biovl.core.tables import open_part, read_table, write_table
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.index import metadata
@@ -104,8 +104,7 @@ def plan(config: IndexConfig) -> dict[str, Any]:
     pieces, first = [], 0
     tombstones, over = Tombstones(config.updates), Counter[str]()
     columns = [*_PLANNED, "split", *(["source_uri"] if config.updates else [])]
-    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
-        parquet = pq.ParquetFile(stream)
+    with open_part(corpus, "index.parquet") as parquet:
         for batch in parquet.iter_batches(columns=columns):
             table = pa.Table.from_batches([batch])
             positions = pa.array(np.arange(first, first + len(table)), pa.int64())

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.assemble import pairs as pairing
 from biovl.assemble import statistics
@@ -23,7 +22,7 @@ from biovl.core import shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import shard_name
-from biovl.core.tables import read_table, write_table
+from biovl.core.tables import open_part, read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
 
 _PLANS = ".draft/plans"
@@ -138,8 +137,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
 def dropped_rows(uri: str, requested: RequestedRows) -> Iterator[pa.Table]:
     """Yield all figures that are not in the new corpus: dropped by assemble, or left out here."""
     source = Folder(uri)
-    with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
-        parquet = pq.ParquetFile(stream)
+    with open_part(source, DROPPED) as parquet:
         schema = parquet.schema_arrow
         for group in range(parquet.num_row_groups):
             yield parquet.read_row_group(group)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.counts import counts_below, usable_and_defective
+from biovl.core.tables import open_part
 from biovl.publish.rights import (
     RequestedRows,
     article_reasons,
@@ -41,8 +42,8 @@ def select(
     source, folder = Folder(uri), Draft(out).folder
     of_articles = article_reasons(source, name, requested) if table == "figures" else None
     seen, left_out, written = Counter[str](), Counter[str](), 0
-    with source.filesystem.open_input_file(source.at(name)) as stream:
-        schema = pq.ParquetFile(stream).schema_arrow
+    with open_part(source, name) as parquet:
+        schema = parquet.schema_arrow
     # Images are already compressed and unique: a dictionary or statistics would not help.
     plain = [column for column in schema.names if column != "image"]
     with (

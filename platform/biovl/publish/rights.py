@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.articles import rights
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.records import LicenseGroup
+from biovl.core.tables import open_part
 
 ARTICLE = "its article: "
 """Prefix of reasons of the article: captions and citing paragraphs are text of the article."""
@@ -161,8 +161,7 @@ def groups_of(
     Raises:
         ArtifactError: If the file has no licence columns.
     """
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        parquet = pq.ParquetFile(stream)
+    with open_part(folder, name) as parquet:
         present = parquet.schema_arrow.names
         if "license_group" not in present:
             raise ArtifactError(f"{folder.described}/{name} has no column license_group")

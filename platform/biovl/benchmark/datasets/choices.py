@@ -27,6 +27,7 @@ from biovl.benchmark.choices import Choices
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.tables import open_part
 
 OTHER_SPLIT = "of another split than test"
 
@@ -372,8 +373,8 @@ def _table(config: Config, names: list[str], columns: list[str], schema: pa.Sche
             at = at.field(name).type
     folder, tables = Folder(config.path), []
     for file in names:
-        with folder.filesystem.open_input_file(folder.at(file)) as stream:
-            read = pq.ParquetFile(stream).read(columns=columns[:-1])
+        with open_part(folder, file) as parquet:
+            read = parquet.read(columns=columns[:-1])
         arrays = {column: _column(read, column) for column in columns[:-1]}
         tables.append(pa.table(arrays))
     return pa.concat_tables(tables, promote_options="permissive")

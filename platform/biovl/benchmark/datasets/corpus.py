@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import LabelledImages, Pairs
@@ -15,6 +14,7 @@ from biovl.benchmark.stored_images import Ranges, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import parse_pair
+from biovl.core.tables import open_part
 
 _ABOUT = ("caption_tokens", "license_group", "global_concepts", "journal", "published")
 _AT_ONCE = 1_024
@@ -47,8 +47,7 @@ def build(config: Config) -> Pairs | LabelledImages:
     """
     read_manifest(config.path, "corpus")
     folder = Folder(config.path)
-    with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
-        file = pq.ParquetFile(stream)
+    with open_part(folder, "index.parquet") as file:
         names = file.schema_arrow.names
         if config.label and config.label not in names:
             raise ArtifactError(

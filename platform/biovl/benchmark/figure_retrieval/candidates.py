@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.articles import rights
 from biovl.articles.captions import readable
@@ -17,6 +16,7 @@ from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.queries import caption_query, mention_query
 from biovl.core.artifacts import Folder, Manifest
 from biovl.core.records import Mention, Reference, Span
+from biovl.core.tables import open_part
 
 EARLIER, UNDATED = "published before the cut-off", "publication date missing or not precise enough"
 SUPERSEDED, HAD_VERSION = "a newer version is there", "an earlier version before the cut-off"
@@ -279,8 +279,7 @@ def _figure_reason(config: FigureRetrievalConfig, row: Mapping[str, Any]) -> str
 
 def _read(folder: Folder, name: str, columns: Sequence[str]) -> pa.Table:
     """Return those of the columns that a file has; older folders lack some."""
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        file = pq.ParquetFile(stream)
+    with open_part(folder, name) as file:
         present = [column for column in columns if column in file.schema_arrow.names]
         return file.read(columns=present)
 

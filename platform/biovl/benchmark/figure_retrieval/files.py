@@ -21,6 +21,7 @@ from biovl.benchmark.datasets.queries import CORPUS
 from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.figure_retrieval.candidates import Candidate
 from biovl.core.artifacts import Folder
+from biovl.core.tables import open_part
 
 SUBSETS = ("caption", "mention")
 TASK = "BiomedicalFigureRetrieval"
@@ -120,8 +121,8 @@ def _images(source: Folder, drawn: Sequence[Candidate]) -> Iterator[bytes]:
     read: tuple[str, int] | None = None
     images: list[bytes] = []
     for one in drawn:
-        with source.filesystem.open_input_file(source.at(one.part)) as stream:
-            file, row, group = pq.ParquetFile(stream), one.row, 0
+        with open_part(source, one.part) as file:
+            row, group = one.row, 0
             while row >= file.metadata.row_group(group).num_rows:
                 row -= file.metadata.row_group(group).num_rows
                 group += 1

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.benchmark.figure_retrieval.candidates import (
     Candidate,
@@ -17,6 +16,7 @@ from biovl.benchmark.figure_retrieval.candidates import (
 from biovl.benchmark.figure_retrieval.queries import without_label
 from biovl.benchmark.image_hashes import LOOKS, Hashes
 from biovl.core.artifacts import Folder, Manifest, read_manifest
+from biovl.core.tables import open_part
 from biovl.index.opened import Index
 
 # Shapes: N candidates.
@@ -114,8 +114,7 @@ def _training_rows(uri: str) -> Iterator[pa.Table]:
         yield pa.table({name: index.column(name) for name in own})
         return
     for name in names:
-        with folder.filesystem.open_input_file(folder.at(name)) as stream:
-            file = pq.ParquetFile(stream)
+        with open_part(folder, name) as file:
             present = [column for column in wanted if column in file.schema_arrow.names]
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group, columns=present)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from biovl.chain.page.markup import parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import read_pair
+from biovl.core.tables import open_part
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 
@@ -27,8 +27,7 @@ completely."""
 def sample_figures(corpus: str, count: int) -> list[dict[str, Any]]:
     """Return up to ``count`` figures of a corpus, of different articles if possible."""
     folder = Folder(corpus)
-    with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
-        file = pq.ParquetFile(stream)
+    with open_part(folder, "index.parquet") as file:
         batch = next(file.iter_batches(_LOOKED_AT, columns=list(_COLUMNS)), None)
     rows: list[dict[str, Any]] = [] if batch is None else batch.to_pylist()
     of_article: dict[str, list[dict[str, Any]]] = {}
