@@ -201,14 +201,7 @@ def _score(name: str, answers: np.ndarray, measure: Statistic, resamples: int) -
     once = np.ones((1, len(answers)))
     each = [float(measure(answers[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
     note = f"{seeds} seeds, deviation {np.std(each, ddof=1):.4f}" if seeds > 1 else ""
-    return Score(
-        name=name,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        count=len(answers),
-        note=note,
-    )
+    return Score.of(name, estimate, len(answers), note)
 
 
 def _with_predictions(

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,14 +96,4 @@ def scores_without(
     if not leaked & set(predictions["id"].to_pylist()):
         return []
     scores = leakage.scores_without(predictions, leaked, resamples=resamples, seed=seed)
-    return [
-        Score(
-            name=score.name + PART,
-            value=score.value,
-            low=score.low,
-            high=score.high,
-            count=score.count,
-            note=score.note,
-        )
-        for score in scores
-    ]
+    return [replace(score, name=score.name + PART) for score in scores]

@@ -183,14 +183,5 @@ def scores_without(
             values = unleaked[name].drop_null().to_numpy()
             if len(values):
                 known = bootstrap.estimate(values, resamples=resamples, seed=seed)
-                scores.append(
-                    Score(
-                        name=name,
-                        value=known.value,
-                        low=known.low,
-                        high=known.high,
-                        count=len(values),
-                        note=UNLEAKED,
-                    )
-                )
+                scores.append(Score.of(name, known, len(values), UNLEAKED))
     return scores

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs, Questions
 from biovl.core.plugins import Plugin
 from biovl.core.workers import Precision
@@ -66,6 +67,13 @@ class Score:
     """Number of examples that the metric is computed from."""
     note: str = ""
     """Remark for the report."""
+
+    @classmethod
+    def of(cls, name: str, known: IntervalEstimate, count: int, note: str = "") -> "Score":
+        """Return an estimate of ``bootstrap`` as the score of ``count`` examples."""
+        return cls(
+            name=name, value=known.value, low=known.low, high=known.high, count=count, note=note
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

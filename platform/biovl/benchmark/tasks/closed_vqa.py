@@ -139,22 +139,13 @@ class ClosedVqa:
         estimate = bootstrap.estimate(
             answers_K2, mean_of_tasks, resamples=self.config.resamples, seed=self.config.seed
         )
-        return Score(
-            name="accuracy_mean_of_tasks",
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            count=len(answers_K2),
-            note=f"{len(names)} tasks",
-        )
+        return Score.of("accuracy_mean_of_tasks", estimate, len(answers_K2), f"{len(names)} tasks")
 
     def _score(self, name: str, values: np.ndarray) -> Score:
         estimate = bootstrap.estimate(
             values, resamples=self.config.resamples, seed=self.config.seed
         )
-        return Score(
-            name=name, value=estimate.value, low=estimate.low, high=estimate.high, count=len(values)
-        )
+        return Score.of(name, estimate, len(values))
 
 
 def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:

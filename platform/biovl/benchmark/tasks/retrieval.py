@@ -232,26 +232,14 @@ def _scores(
             estimate = bootstrap.estimate(
                 some[name].to_numpy(), resamples=config.resamples, seed=config.seed
             )
-            yield Score(
-                name=name + part,
-                value=estimate.value,
-                low=estimate.low,
-                high=estimate.high,
-                count=len(some),
-            )
+            yield Score.of(name + part, estimate, len(some))
         estimate = bootstrap.estimate(
             some["rank/expected"].to_numpy(),
             bootstrap.median,
             resamples=config.resamples,
             seed=config.seed,
         )
-        yield Score(
-            name=f"{direction}_median_rank{part}",
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            count=len(some),
-        )
+        yield Score.of(f"{direction}_median_rank{part}", estimate, len(some))
 
 
 def _broken_down(

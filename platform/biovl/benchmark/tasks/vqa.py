@@ -178,14 +178,7 @@ class Vqa:
         values = table[name].drop_null().to_numpy()
         settings = self.config
         estimate = bootstrap.estimate(values, resamples=settings.resamples, seed=settings.seed)
-        return Score(
-            name=name,
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            count=len(values),
-            note=_SCORES[name],
-        )
+        return Score.of(name, estimate, len(values), _SCORES[name])
 
 
 _SCORES = {

@@ -159,10 +159,7 @@ class ZeroShot:
             title=f"{data.name}, {embedded.model}",
         )
         return TaskOutcome(
-            scores=tuple(
-                Score(name=name, value=one.value, low=one.low, high=one.high, count=len(label_n))
-                for name, one in estimates.items()
-            ),
+            scores=tuple(Score.of(name, one, len(label_n)) for name, one in estimates.items()),
             predictions=predictions,
             plots={"confusion": plot},
             notes={
