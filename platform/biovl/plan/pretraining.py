@@ -17,8 +17,7 @@ from biovl.pretrain import hardware
 from biovl.pretrain.config import RECIPES, OptimConfig, PretrainConfig
 from biovl.pretrain.estimate import Forecast, RunEstimate, compiled_as_configured, estimate
 from biovl.pretrain.hardware import Accelerator
-from biovl.pretrain.memory import ModelInfo
-from biovl.pretrain.memory import describe as describe_sizes
+from biovl.pretrain.memory import ModelInfo, model_info
 from biovl.pretrain.models import describe
 
 _BATCHES = 4
@@ -202,10 +201,4 @@ def _info(sections: str) -> ModelInfo:
     plain = json.loads(sections)
     optim = configs.build(OptimConfig, plain["optim"])
     described = describe(configs.build(Plugin, plain["model"]), optim)
-    return describe_sizes(
-        described.model,
-        image_size=described.image_size,
-        context=described.context_length,
-        embed_dim=described.model_cfg["embed_dim"],
-        optim=optim,
-    )
+    return model_info(described, optim)

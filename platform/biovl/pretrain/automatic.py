@@ -187,13 +187,7 @@ def estimate_pairs(
         device: Properties of the worker's device.
     """
     described = describe(config.model, config.optim)
-    info = memory.describe(
-        described.model,
-        image_size=described.image_size,
-        context=described.context_length,
-        embed_dim=described.model_cfg["embed_dim"],
-        optim=config.optim,
-    )
+    info = memory.model_info(described, config.optim)
     return largest_micro_batch(
         config,
         info,

@@ -19,7 +19,7 @@ from biovl.pretrain.card_sections import (
     scores_section,
 )
 from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
-from biovl.pretrain.memory import describe
+from biovl.pretrain.memory import model_info
 from biovl.pretrain.mixture import Mixture
 
 PLOTS = "plots"
@@ -124,12 +124,7 @@ def _front_matter(stats: Mapping[str, Any], name: str) -> str:
 
 def _what(model: Described) -> str:
     cfg = model.model_cfg
-    info = describe(
-        model.model,
-        image_size=model.image_size,
-        context=model.context_length,
-        embed_dim=cfg["embed_dim"],
-    )
+    info = model_info(model)
     rows = [
         ["image", _image_tower(cfg["vision_cfg"]), info.image_parameters, f"{model.image_size} px"],
         [

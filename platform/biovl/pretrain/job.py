@@ -371,13 +371,7 @@ def estimated(config: PretrainConfig) -> str:
     mixture = read_mixture(config)
     plan = check_run(config, mixture, image_px=described.image_size)
     fork = find_fork(config, mixture, plan)
-    info = memory.describe(
-        described.model,
-        image_size=described.image_size,
-        context=described.context_length,
-        embed_dim=described.model_cfg["embed_dim"],
-        optim=config.optim,
-    )
+    info = memory.model_info(described, config.optim)
     lengths_N = _caption_tokens(config, mixture, sample=mixture.draws)
     about = describe_mixture(config, mixture)
     each_ms = sum(

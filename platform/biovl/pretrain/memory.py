@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from biovl.models.builders.open_clip import Described
 from biovl.models.towers.texts import TextCompute
 from biovl.pretrain.activations import (
     Activations,
@@ -93,6 +94,17 @@ class Memory:
         """Sum of all parts, in bytes."""
         step = self.activations + self.working + self.loss + self.pixels
         return self.weights + step + self.reserve
+
+
+def model_info(described: Described, optim: OptimConfig | None = None) -> ModelInfo:
+    """Return the description of a model at the image size and context that it is built for."""
+    return describe(
+        described.model,
+        image_size=described.image_size,
+        context=described.context_length,
+        embed_dim=described.model_cfg["embed_dim"],
+        optim=optim,
+    )
 
 
 def describe(

@@ -363,13 +363,7 @@ class _Known:
         key = json.dumps([plain["model"], plain["optim"]], sort_keys=True)
         if key not in self._models:
             described = describe(config.model, config.optim)
-            self._models[key] = memory.describe(
-                described.model,
-                image_size=described.image_size,
-                context=described.context_length,
-                embed_dim=described.model_cfg["embed_dim"],
-                optim=config.optim,
-            )
+            self._models[key] = memory.model_info(described, config.optim)
         return self._models[key]
 
 
