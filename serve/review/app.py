@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         one.add_argument("--database", required=True, help="its URL: sqlite:///review.db")
     bring.add_argument("--concepts", required=True, help="the clusters that the votes are for")
     bring.add_argument("--taxonomy", help="YAML of concepts; the paper's by default")
+    bring.add_argument("--ties", help="the list of ties that the service has, if it has one")
     bring.add_argument("votes", type=Path, help="CSV, as export writes it")
     chosen = parser.parse_args(arguments)
     try:
@@ -164,7 +165,10 @@ def _check_there(url: str) -> None:
 
 def _import(chosen: argparse.Namespace) -> None:
     settings = ReviewSettings(
-        concepts=chosen.concepts, database=chosen.database, taxonomy=chosen.taxonomy
+        concepts=chosen.concepts,
+        database=chosen.database,
+        taxonomy=chosen.taxonomy,
+        ties=chosen.ties,
     )
     desk = open_desk(settings)
     done = desk.import_csv(chosen.votes.read_bytes())

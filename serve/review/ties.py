@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -53,13 +54,17 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
             f"{path} must be CSV in UTF-8: {spreadsheets.encoding_hint(error)}"
         ) from error
     needed = ("cluster_id", "key")
-    delimiter = spreadsheets.delimiter_of(text.partition("\n")[0], ",", needed)
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    missing = sorted({"cluster_id", "key"}.difference(rows.fieldnames or ()))
+    try:
+        rows = spreadsheets.rows(io.StringIO(text, newline=""), delimiter=",", needed=needed)
+        _, header = next(rows, (0, []))
+        read = [dict(itertools.zip_longest(header, cells, fillvalue="")) for _, cells in rows]
+    except csv.Error as error:
+        raise ConfigError(f"{path} is not CSV: {error}") from error
+    missing = [name for name in needed if name not in header]
     if missing:
         raise ConfigError(f"{path} has no column {', '.join(missing)}: it is no list of ties")
     ties: dict[int, tuple[str, ...]] = {}
-    for row in rows:
+    for row in read:
         cluster = _cluster(row, clusters)
         if cluster is not None:
             named = {row["field"]} if row.get("field") in FIELDS else {*FIELDS}
@@ -69,7 +74,7 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
 
 
 def _cluster(row: Mapping[str, str], clusters: Mapping[int, Cluster]) -> Cluster | None:
-    digits = row["cluster_id"] or ""
+    digits = row["cluster_id"]
     if not (digits.isascii() and digits.isdigit()):
         return None
     cluster = clusters.get(int(digits))

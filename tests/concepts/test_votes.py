@@ -48,6 +48,14 @@ def test_files_of_spreadsheets_are_read() -> None:
     assert defects == []
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_first_line_of_excel_names_the_delimiter(delimiter: str) -> None:
+    rows = (line.replace(",", delimiter) for line in (HEADER, GOOD, "x,,,"))
+    votes, defects = read_votes("\r\n".join([f"sep={delimiter}", *rows]).encode())
+    assert votes == [vote("ann", "Maps/map", cluster_id=3, key="k3")]
+    assert defects == [(4, "4 cells, expected 9")]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -99,8 +99,10 @@ def read_votes(data: bytes) -> tuple[list[ReviewVote], list[tuple[int, str]]]:
         ) from error
     # Only the line ends of CSV: str.splitlines would split at others too.
     lines = list(io.StringIO(text, newline=""))
-    delimiter = spreadsheets.delimiter_of(lines[0] if lines else "", ",", COLUMNS)
-    rows = _rows(lines, delimiter)
+    first = lines[0] if lines else ""
+    named = spreadsheets.named_delimiter(first)
+    delimiter = named or spreadsheets.delimiter_of(first, ",", COLUMNS)
+    rows = _rows(lines, delimiter, begin=1 if named else 0)
     _, header = next(rows, (1, []))
     if isinstance(header, str):
         raise ConfigError(f"the header of the votes is not CSV: {header}")
@@ -166,12 +168,13 @@ def _plain(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and escape_formula(cell[1:]) == cell else cell
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+def _rows(
+    lines: Sequence[str], delimiter: str, begin: int
+) -> Iterator[tuple[int, list[str] | str]]:
     """Yield the first line's number and the cells of each row, or why it is invalid.
 
     An unclosed quote would consume the rest of the file: then only its line is invalid.
     """
-    begin = 0
     while begin < len(lines):
         following = (lines[number] for number in range(begin, len(lines)))
         reader = csv.reader(following, delimiter=delimiter, strict=True)

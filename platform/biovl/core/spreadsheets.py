@@ -75,8 +75,8 @@ def rows(
     csv.field_size_limit(_MAX_CELL_CHARS)
     skipped = 0
     first = text.readline()
-    if first.lower().startswith("sep=") and len(first.strip("\r\n")) == 5:
-        delimiter, first, skipped = first[4], text.readline(), 1
+    if named := named_delimiter(first):
+        delimiter, first, skipped = named, text.readline(), 1
     else:
         delimiter = delimiter_of(first, delimiter, needed)
 
@@ -106,6 +106,12 @@ def _check_quotes(lines: Sequence[str], delimiter: str, number: int) -> None:
             f"line {number}: a cell begins with a quotation mark and does not end with one: "
             f"{lines[0].rstrip()[:80]!r}. In a quoted cell, write each mark of the text twice"
         ) from error
+
+
+def named_delimiter(line: str) -> str | None:
+    """Return the delimiter that a table's first line names (``sep=;``), None if it names none."""
+    is_named = line.lower().startswith("sep=") and len(line.strip("\r\n")) == 5
+    return line[4] if is_named else None
 
 
 def delimiter_of(header: str, default: str, needed: Collection[str]) -> str:

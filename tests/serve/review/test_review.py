@@ -266,10 +266,14 @@ def test_where_nobody_else_is_left_those_who_tied_look_once_more(tmp_path: Path)
     assert ben.vote(ben.take()).json()["progress"]["overall"]["ties"] == 0
 
 
+@pytest.mark.parametrize("first", ["", "sep=,\r\n"])
 @pytest.mark.parametrize("fields", [["panel", ""], ["", "panel"]])
-def test_a_tie_without_a_field_is_about_all_in_any_order(tmp_path: Path, fields: list[str]) -> None:
+def test_a_tie_without_a_field_is_about_all_in_any_order(
+    tmp_path: Path, fields: list[str], first: str
+) -> None:
     listed = tmp_path / "ties.csv"
-    listed.write_text("\n".join(["cluster_id,key,field", *(f"5,k,{name}" for name in fields)]))
+    lines = ["cluster_id,key,field", *(f"5,k,{name}" for name in fields)]
+    listed.write_text(first + "\n".join(lines))
     cluster: Any = SimpleNamespace(cluster_id=5, key="k")
     found = read_ties(str(listed), {5: cluster}).fields
     assert found == {5: ("panel", "global_concepts", "local_concepts")}
@@ -287,7 +291,10 @@ def test_a_list_of_ties_is_looked_at_again(concepts: Path, tmp_path: Path) -> No
     assert ann.vote(sheet).json()["progress"]["overall"]["ties"] == 0
 
 
-def test_imported_votes_that_settle_a_listed_tie_end_it(concepts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["service", "command line"])
+def test_imported_votes_that_settle_a_listed_tie_end_it(
+    concepts: Path, tmp_path: Path, way: str
+) -> None:
     listed = tmp_path / "ties.csv"
     listed.write_text(f"cluster_id,key,field\n5,{key_of(5)},panel\n")
     database = f"sqlite:///{tmp_path / 'review.db'}"
@@ -295,8 +302,14 @@ def test_imported_votes_that_settle_a_listed_tie_end_it(concepts: Path, tmp_path
     ann = Reviewer(app, "ann")
     assert ann.next()["progress"]["overall"]["ties"] == 1
     given = [vote(name, "Maps", cluster_id=5, key=key_of(5)) for name in ("bob", "cat")]
-    csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
-    assert ann("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
+    if way == "service":
+        csv = {"content": write_votes(given), "headers": {"Content-Type": "text/csv"}}
+        assert ann("POST", "/v1/votes.csv", **csv).json()["saved"] == 2
+    else:
+        votes = tmp_path / "votes.csv"
+        votes.write_bytes(write_votes(given))
+        options = ["--database", database, "--concepts", str(concepts), "--ties", str(listed)]
+        main(["import", *options, str(votes)])
     assert ann.next()["progress"]["overall"]["ties"] == 0
 
 
