@@ -129,6 +129,21 @@ def test_a_wrong_setting_is_named(changes: dict, message: str) -> None:
         config.build(Run, {**VALUES, **changes})
 
 
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"optim.warmup": True}, "optim.warmup"),
+        ({"optim": {"peak_lr": True}}, "optim.peak_lr"),
+        ({"shares": {"a": 0.5, "b": True}}, "shares.b"),
+    ],
+)
+def test_a_boolean_is_no_number(changes: dict, name: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"Run is not valid:\n  {name}: expected a number, got t"
+    ):
+        config.build(Run, {**VALUES, **changes})
+
+
 def test_every_missing_setting_is_named() -> None:
     with pytest.raises(ConfigError, match=r"out: [\s\S]*source: "):
         config.build(Run, {})
@@ -142,6 +157,22 @@ def test_differences_are_told_by_dotted_name() -> None:
         "d: 3 -> '(absent)'",
         "e: '(absent)' -> 4",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        ("./packages/", "packages", True),
+        ("My data (1)//figures", "My data (1)/figures/", True),
+        ("s3://bucket//a", "s3://bucket/a", False),
+        ("a photo of {}/", "a photo of {}", False),
+        ("T1//T2 [a-z]", "T1/T2 [a-z]", False),
+        ("[0-9]/.", "[0-9]", False),
+    ],
+)
+def test_only_paths_are_the_same_in_another_spelling(old: str, new: str, is_same: bool) -> None:
+    assert config.is_same(old, new) == is_same
+    assert bool(config.differences({"a": old}, {"a": new})) != is_same
 
 
 def plain() -> Run:

@@ -283,7 +283,7 @@ def _was_begun_with(config: Any) -> bool:
     plain = configs.to_plain(config)
     # Settings that do not change what is published are not noted.
     return begun is not None and all(
-        name in plain and configs.spelled(plain[name]) == configs.spelled(value)
+        name in plain and configs.is_same(plain[name], value)
         for name, value in begun["config"].items()
     )
 

@@ -9,8 +9,9 @@ import inspect
 import itertools
 import json
 import os
+import re
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -25,6 +26,10 @@ Config = TypeVar("Config")
 
 Recipe = Callable[[], Config]
 """Function that returns a named configuration. Settings that the user must set are ``REQUIRED``."""
+
+
+_NO_PATH = re.compile(r"[*?\[\]{}^$|\\<>]|\s/|/\s")
+"""What occurs in patterns, prompts and queries with a ``/``, and rarely in names of folders."""
 
 
 class _Required:
@@ -55,12 +60,39 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
     Raises:
         ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
+    given = _changed(cls, {}, values)
     try:
-        return _adapter(cls).validate_python(_changed(cls, {}, values))
+        config = _adapter(cls).validate_python(given)
     except ValidationError as error:
-        lines = [f"{name or cls.__name__} is not valid:"]
-        lines += [f"  {_problem(cls, problem)}" for problem in error.errors(include_url=False)]
-        raise ConfigError("\n".join(lines)) from error
+        problems = [_problem(cls, problem) for problem in error.errors(include_url=False)]
+        raise ConfigError(_invalid(cls, name, problems)) from error
+    if booleans := list(_numbers_from_booleans(given, config)):
+        problems = [f"{where}: expected a number, got {value}" for where, value in booleans]
+        raise ConfigError(_invalid(cls, name, problems))
+    return config
+
+
+def _invalid(cls: type, name: str | None, problems: Iterable[str]) -> str:
+    return "\n".join([f"{name or cls.__name__} is not valid:", *(f"  {each}" for each in problems)])
+
+
+def _numbers_from_booleans(given: Any, built: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each boolean that pydantic read as a number: ``true`` is 1."""
+    if isinstance(given, bool) and type(built) in (int, float):
+        yield where, str(given).lower()
+    inner: Iterable[tuple[Any, Any, Any]] = ()
+    if isinstance(given, Mapping) and isinstance(built, Mapping):
+        inner = zip(given, given.values(), built.values(), strict=False)
+    elif isinstance(given, Mapping):
+        # ``from`` is the field ``from_``.
+        fields = {
+            name: getattr(built, f"{name}_", getattr(built, str(name), None)) for name in given
+        }
+        inner = ((name, given[name], value) for name, value in fields.items())
+    elif isinstance(given, list | tuple) and isinstance(built, list | tuple):
+        inner = zip(range(len(given)), given, built, strict=False)
+    for name, value, result in inner:
+        yield from _numbers_from_booleans(value, result, f"{where}.{name}".removeprefix("."))
 
 
 def _problem(cls: type, problem: Mapping[str, Any]) -> str:
@@ -234,17 +266,22 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}: {before.get(name, '(absent)')!r} -> {after.get(name, '(absent)')!r}"
         for name in sorted(before.keys() | after.keys())
-        if spelled(before.get(name)) != spelled(after.get(name))
+        if not is_same(before.get(name), after.get(name))
     ]
 
 
-def spelled(value: Any) -> Any:
-    """Return a value normalised for comparison.
+def is_same(value: Any, other: Any) -> bool:
+    """Return whether two plain values are equal, or one local path spelled in two ways."""
+    are_texts = isinstance(value, str) and isinstance(other, str)
+    if not are_texts or _NO_PATH.search(value) or _NO_PATH.search(other):
+        return bool(value == other)
+    return spelled(value) == spelled(other)
 
-    ``./packages/`` becomes ``packages``; values other than local paths are returned unchanged.
-    """
-    is_path = isinstance(value, str) and "/" in value and "://" not in value
-    return os.path.normpath(value) if is_path else value
+
+def spelled(location: str) -> str:
+    """Return a location normalised for comparison: ``./packages/`` becomes ``packages``."""
+    is_path = "/" in location and "://" not in location
+    return os.path.normpath(location) if is_path else location
 
 
 def from_command_line(
