@@ -164,6 +164,13 @@ def test_a_locked_tower_trains_sooner_and_is_embedded_as_before() -> None:
     assert whole.training().forward_flops == pytest.approx(whole.training().flops_per_pair / 3)
 
 
+def test_pairs_of_an_incomplete_batch_are_not_trained_on() -> None:
+    batch = {"pairs": 1_000, "later": {"2": 1_500}}
+    changes = {"batch": batch, "epochs": 4}
+    run = planner(plan(pretrain={"recipe": "biomedclip", "pairs": 2_600, "changes": changes}))
+    assert run.training().pairs == 2 * 2_000 + 2 * 1_500
+
+
 def test_changes_of_a_model_keep_its_other_settings() -> None:
     """As in a run, also where a command line gives them, nested."""
     base = plan(pretrain__recipe="biomedclip")

@@ -19,6 +19,7 @@ from biovl.pretrain.estimate import Forecast, RunEstimate, compiled_as_configure
 from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, model_info
 from biovl.pretrain.models import describe
+from biovl.pretrain.schedule import Plan
 
 _BATCHES = 4
 """Number of batches in the estimate; more make no difference, as captions are evenly spaced
@@ -81,7 +82,8 @@ def training(
         )
     estimated = _estimated(plan.recipe, changes, caption_tokens, accelerator, workers)
     (forecast,) = (each for each in estimated.forecasts if each.workers == workers)
-    total_pairs = pairs * config.epochs
+    # Without the incomplete last batch of each epoch.
+    total_pairs = Plan.of(pairs, config.batch, config.epochs).pairs
     # Estimated on a few batches; whether the run is compiled depends on all pairs.
     forecast = compiled_as_configured(config, forecast, estimated.plan.pairs, total_pairs)
     # Not a third of the training: a locked tower has no backward pass, and only training drops
