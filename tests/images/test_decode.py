@@ -299,11 +299,11 @@ def test_planes_of_16_bits_are_read(order: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_colours_of_a_12_bit_camera_are_scaled_by_one_factor(order: str) -> None:
-    row = np.linspace(0, 4095, 64)
-    camera = np.stack([row, row[::-1] / 2, row / 4], -1).astype(np.uint16)
+@pytest.mark.parametrize("channels", [3, 4])
+def test_colours_of_a_12_bit_camera_are_scaled_by_one_factor(order: str, channels: int) -> None:
+    camera = camera_row(channels)
     found = decode_rgb(planar_tiff(np.tile(camera, (48, 1, 1)), order)).pixels
-    np.testing.assert_array_equal(found[0], np.rint(camera * (255 / 4095)))
+    np.testing.assert_array_equal(found[0], np.rint(camera[:, :3] * (255 / 4095)))
 
 
 def test_planes_of_16_bits_that_are_not_read_are_a_defect() -> None:
@@ -362,27 +362,107 @@ def test_values_of_a_tiff_may_be_signed_or_not(kind: type, sample_format: int) -
     np.testing.assert_array_equal(found[0, :, 0], expected)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_a_transparent_grey_of_a_png_has_the_depth_of_its_pixels(depth: int) -> None:
-    greys = np.arange(64) % 2**depth
-    bits = "".join(f"{grey:0{depth}b}" for grey in greys)
-    row = int(bits, 2).to_bytes(len(bits) // 8, "big")
+def png_of_rows(row: bytes, depth: int, colour: int, key: list[int] | None = None) -> bytes:
+    """Return a PNG, 64 pixels wide, of 48 equal rows, with a colour that is transparent."""
 
     def chunk(name: bytes, body: bytes) -> bytes:
         sum32 = struct.pack(">I", zlib.crc32(name + body))
         return struct.pack(">I", len(body)) + name + body + sum32
 
-    data = b"".join(
+    transparent = chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)) if key else b""
+    return b"".join(
         (
             b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, depth, 0, 0, 0, 0)),
-            chunk(b"tRNS", struct.pack(">H", 1)),
+            chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, depth, colour, 0, 0, 0)),
+            transparent,
             chunk(b"IDAT", zlib.compress((b"\0" + row) * 48)),
             chunk(b"IEND", b""),
         )
     )
+
+
+def camera_row(channels: int = 3) -> np.ndarray:
+    """Return colours of 12 bits, with opaque alpha, [64, C]."""
+    row = np.linspace(0, 4095, 64)
+    return np.stack([row, row[::-1] / 2, row / 4, row * 0 + 4095], -1)[:, :channels].astype(">u2")
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_colours_of_12_bits_in_a_png_are_scaled(channels: int) -> None:
+    row, colour = camera_row(channels), {3: 2, 4: 6}[channels]
+    data = png_of_rows(row.tobytes(), 16, colour)
+    expected = np.rint(row[:, :3] * (255 / 4095))
+    np.testing.assert_array_equal(decode_rgb(data).pixels[0], expected)
+    kept = for_training(data, short_side_px=None, jpeg_quality=90).data
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(kept)))[0], expected)
+
+
+def test_dark_pixels_of_8_bits_and_dark_ink_on_the_page_stay_dark() -> None:
+    row = (camera_row() >> 8) * 257  # the same in both byte orders
+    data = png_of_rows(row.tobytes(), 16, 2)
+    np.testing.assert_array_equal(decode_rgb(data).pixels[0], row >> 8)
+    assert for_training(data, short_side_px=None, jpeg_quality=90).data == data
+    ink = camera_row(4)
+    ink[:, 3] = np.linspace(0, 65_535, 64)
+    page = decode_rgb(png_of_rows(ink.tobytes(), 16, 6)).pixels
+    assert page is not None
+    assert (page[0, 0].min(), page[0, -1].max()) == (255, 15)
+
+
+@pytest.mark.parametrize("bits", [12, 16])
+def test_a_transparent_colour_of_16_bits_is_white(bits: int) -> None:
+    row = (camera_row() << (bits - 12)).astype(">u2")
+    data = png_of_rows(row.tobytes(), 16, 2, key=row[40].tolist())
+    pixels = decode_rgb(data).pixels
+    assert pixels is not None
+    assert np.flatnonzero((pixels[0] == 255).all(-1)).tolist() == [40]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_a_transparent_grey_of_a_png_has_the_depth_of_its_pixels(depth: int) -> None:
+    greys = np.arange(64) % 2**depth
+    bits = "".join(f"{grey:0{depth}b}" for grey in greys)
+    data = png_of_rows(int(bits, 2).to_bytes(len(bits) // 8, "big"), depth, 0, key=[1])
     expected = np.where(greys == 1, 255, greys * 255 // (2**depth - 1))
     np.testing.assert_array_equal(decode_rgb(data).pixels[0, :, 0], expected)
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf, np.finfo(np.float32).min])
+def test_missing_values_of_a_tiff_do_not_change_the_others(missing: float) -> None:
+    values = np.tile(np.linspace(1_000, 1_001, 64, dtype=np.float32), (48, 1))
+    expected = decode_rgb(encoded("TIFF", Image.fromarray(values))).pixels
+    assert expected is not None
+    values[0, 20] = missing
+    found = decode_rgb(encoded("TIFF", Image.fromarray(values))).pixels
+    expected[0, 20] = 255 if missing == np.inf else 0
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_tiff_without_any_value_is_a_defect() -> None:
+    found = inspect(encoded("TIFF", Image.fromarray(np.full((48, 64), np.nan, np.float32))))
+    assert found.defect == decode.UNDECODABLE
+    assert found.defect_detail == "ValueError: no pixel has a finite value"
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+@pytest.mark.parametrize("kind", ["<f4", ">f4", "<i4", ">i4", "<i2", ">i2"])
+def test_values_of_either_byte_order_are_read(kind: str, is_compressed: bool) -> None:
+    values = np.tile(np.linspace(-1_000, 1_000, 64), (48, 1)).astype(kind)
+    if (kind, is_compressed) == (">i2", False):
+        pytest.skip("Pillow reads these only where they are compressed")
+    strip = zlib.compress(values.tobytes()) if is_compressed else values.tobytes()
+    entries = {
+        **{256: 64, 257: 48, 258: 8 * values.itemsize, 259: 8 if is_compressed else 1, 262: 1},
+        **{273: 8, 277: 1, 278: 48, 279: len(strip), 339: 3 if values.dtype.kind == "f" else 2},
+    }
+    order, end = kind[0], 8 + len(strip)
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", end)
+    table = b"".join(struct.pack(f"{order}HHII", tag, 4, 1, n) for tag, n in entries.items())
+    count = struct.pack(f"{order}H", len(entries))
+    found = decode_rgb(head + strip + count + table + bytes(4)).pixels
+    assert found is not None
+    expected = (values[0].astype(np.float64) + 1_000) * 255 / 2_000
+    np.testing.assert_allclose(found[0, :, 0], expected, atol=0.51)
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.float32])

@@ -128,6 +128,12 @@ _UNSIGNED, _SIGNED = 1, 2
 """Values of SampleFormat in TIFF 6.0."""
 _DARK = 64
 """High byte that no value of 14 bits has."""
+_OPAQUE = tuple((high, high) for high in (3, 15, 63, 255))
+"""Least and largest high byte of an alpha channel that is opaque in 10, 12, 14 or 16 bits."""
+_OTHER_ORDER = {"L": "B", "B": "L", "N": "L" if sys.byteorder == "big" else "B"}
+"""The other byte order of a raw mode such as ``RGB;16B``, by its last letter."""
+_LARGEST = 1e38
+"""Larger values of floats are not measured: they stand for missing pixels, or are infinite."""
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -256,7 +262,8 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
     """Return the pixels of an encoded image as RGB, as displayed.
 
     Transparent parts are white, as on the page. 16-bit grey images are scaled to their own value
-    range, and colours of a TIFF to their maximum if they have 14 bits or fewer.
+    range, without infinite values and NaN, which is black. 16-bit colours of TIFF and PNG are
+    scaled to their maximum if they have 14 bits or fewer.
 
     Args:
         data: The file.
@@ -292,10 +299,10 @@ def is_stored_as_displayed(data: bytes) -> bool:
     kind = image_format(data)
     try:
         with _opened(data, kind) as image:
-            if kind == "png" and (image.has_transparency_data or b"eXIf" in data):
-                # A PNG may store EXIF after the pixels.
-                image.load()
-            return _orientation(image) == 1 and not _has_transparent_parts(image)
+            # A PNG may store EXIF after the pixels.
+            is_read = image.has_transparency_data or b"eXIf" in data or _low_byte_tiles(image)
+            is_changed = bool(kind == "png" and is_read and _load(image, data, kind))
+            return not is_changed and _orientation(image) == 1 and not _has_transparent_parts(image)
     except _BROKEN:
         return False
 
@@ -325,14 +332,14 @@ def _shown(data: bytes, kind: str | None, defect: str) -> str | None:
     return kind or f"begins with {data[:12].hex(' ')}"
 
 
-def _is_too_large(image: Image.Image, data: bytes) -> bool:
+def _is_too_large(image: ImageFile.ImageFile, data: bytes) -> bool:
     """Return whether an opened image has too many pixels, or would take too much memory."""
     pixels = image.width * image.height
     need = pixels * _bytes_a_pixel(image) + 2 * len(data)
     return pixels > MAX_PIXELS or need > MAX_MEMORY_BYTES
 
 
-def _bytes_a_pixel(image: Image.Image) -> int:
+def _bytes_a_pixel(image: ImageFile.ImageFile) -> int:
     """Return the bytes per pixel needed to decode an image, rotate it and convert it to RGB.
 
     Measured as the growth of a process, at 178 million pixels of each format, and rounded up.
@@ -345,9 +352,8 @@ def _bytes_a_pixel(image: Image.Image) -> int:
     depth = 4 if mode in ("LA", "PA", "La", "RGBA", "RGBa", "RGBX", "CMYK", "LAB") else 0
     bands = 8 if mode.startswith(("I", "F")) else 4 if mode not in ("1", "L", "P") else 1
     transparent = mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
-    if isinstance(image, TiffImagePlugin.TiffImageFile) and mode == "RGB":
-        # Dark colours of 16 bits are read twice.
-        depth += 8 if 16 in image.tag_v2.get(_BITS, ()) else 0
+    # Dark colours of 16 bits are read twice.
+    depth += 8 if _low_byte_tiles(image) else 0
     # libjpeg holds the coefficients of a progressive file, two bytes each.
     coefficients = 2 * len(image.getbands()) if image.info.get("progressive") else 0
     return max(bands, depth) + (7 if transparent else 3) + 1 + coefficients
@@ -362,38 +368,97 @@ def _opened(data: bytes, kind: str | None) -> Iterator[ImageFile.ImageFile]:
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
             if isinstance(image, TiffImagePlugin.TiffImageFile):
                 _read_planes_of_16_bits(image)
+                _read_native_order(image)
             if kind == "png" and "transparency" in image.info and image.mode == "L":
                 # Pillow scales the pixels to 8 bits, but not the transparent value.
                 image.info["transparency"] *= _GREY_STEPS.get(str(image.tile[0].args), 1)
             yield image
 
 
-def _load(image: ImageFile.ImageFile, data: bytes, kind: str | None) -> None:
+def _load(image: ImageFile.ImageFile, data: bytes, kind: str | None) -> bool:
     """Load an opened image. Dark colours of 16 bits, as of 12-bit cameras, become brighter.
 
-    Pillow reads their high bytes only. The low ones are those of the other byte order.
+    Not those with transparent parts: they may be dark ink on the page.
+
+    Returns:
+        Whether they did.
     """
-    other = {"L": "B", "B": "L", "N": "L" if sys.byteorder == "big" else "B"}
-    tiles = [
-        tile._replace(args=(tile.args[0][:-1] + other[tile.args[0][-1]], *tile.args[1:]))
-        for tile in image.tile
-        if kind == "tiff" and image.mode == "RGB"
-        if isinstance(tile.args, tuple) and ";16" in tile.args[0]
-    ]
+    tiles = _low_byte_tiles(image)
     image.load()
-    if not tiles or np.max(image.getextrema()) >= _DARK:
-        return
-    with _opened(data, kind or "") as low:
-        low.tile = tiles
-        low.load()
+    if not tiles:
+        return False
+    factor = None
+    ends = np.asarray(image.getextrema())
+    if ends[:3].max() < _DARK and (image.mode == "RGB" or tuple(ends[3]) in _OPAQUE):
+        with _opened(data, kind) as low:
+            low.tile = tiles
+            low.load()
+            factor = _brighten(image, low)
+    key = image.info.get("transparency")
+    if isinstance(key, tuple):
+        # Pillow compares these 16 bits with the 8 of the pixels.
+        image.info["transparency"] = tuple(
+            value >> 8 if factor is None else int(np.rint(value * factor)) for value in key
+        )
+    return factor is not None
 
-        def values(box: tuple[int, int, int, int]) -> np.ndarray:
-            whole: np.ndarray = np.asarray(image.crop(box), np.uint16) * 256
-            return whole + np.asarray(low.crop(box), np.uint16)
 
-        factor = np.float32(255 / max(1, *(values(box).max() for box in _strips(image))))
-        for box in _strips(image):
-            image.paste(Image.fromarray(np.rint(values(box) * factor).astype(np.uint8)), box)
+def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
+    """Return the tiles that read the low bytes of an opened image's 16-bit colours, if it has them.
+
+    Pillow reads the high bytes only. The low ones are those of the other byte order.
+    """
+    found = []
+    for tile in image.tile if image.mode in ("RGB", "RGBA") else ():
+        first, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
+        # Premultiplied colours are divided by their alpha.
+        if isinstance(first, str) and ";16" in first and not first.startswith("RGBa"):
+            other = first[:-1] + _OTHER_ORDER[first[-1]]
+            found.append(tile._replace(args=(other, *rest) if rest else other))
+    return found
+
+
+def _brighten(image: Image.Image, low: Image.Image) -> np.float32 | None:
+    """Scale an image of 16-bit colours to their maximum, and return the factor.
+
+    Args:
+        image: The high bytes, which are changed.
+        low: The low bytes.
+
+    Returns:
+        None if the image is unchanged: values of 8 bits were repeated, and are meant to be dark.
+    """
+    boxes = list(_strips(image))
+    if all((np.asarray(image.crop(box)) == np.asarray(low.crop(box))).all() for box in boxes):
+        return None
+
+    def values(box: tuple[int, int, int, int]) -> np.ndarray:
+        whole: np.ndarray = np.asarray(image.crop(box), np.uint16) * 256
+        return whole + np.asarray(low.crop(box), np.uint16)
+
+    most_C = np.max([values(box).max((0, 1)) for box in boxes], 0)
+    factor = np.float32(255 / max(1, most_C[:3].max()))
+    for box in boxes:
+        pixels = np.rint(values(box) * factor).clip(max=255).astype(np.uint8)
+        pixels[..., 3:] = 255
+        image.paste(Image.fromarray(pixels), box)
+    return factor
+
+
+def _read_native_order(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Have compressed numbers of an opened TIFF read in the byte order of this machine.
+
+    libtiff returns them so. Pillow 13 reads floats and signed integers of a big-endian file in the
+    order of the file.
+    """
+    image.tile = [
+        tile._replace(args=(f"{tile.args[0][:-2]}N{tile.args[0][-1]}", *tile.args[1:]))
+        if tile.codec_name == "libtiff"
+        and isinstance(tile.args, tuple)
+        and tile.args[0].endswith(("BF", "BS"))
+        else tile
+        for tile in image.tile
+    ]
 
 
 def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
@@ -487,14 +552,26 @@ def _sample_format(image: Image.Image) -> int:
 
 
 def _scaled(image: Image.Image) -> Image.Image:
-    """Return an image in 8 bits, with its value range stretched to 0..255."""
+    """Return an image in 8 bits, with its value range stretched to 0..255.
+
+    NaN is the least value, and infinite values are the nearest one.
+
+    Raises:
+        ValueError: If no value is finite.
+    """
     low, high = np.float32(np.inf), np.float32(-np.inf)
     for box in _strips(image):
-        values = _finite(image, box)
-        low, high = min(low, values.min()), max(high, values.max())
+        values = _values(image, box)
+        finite = np.abs(values) < _LARGEST
+        low = min(low, values.min(where=finite, initial=np.inf))
+        high = max(high, values.max(where=finite, initial=-np.inf))
+    if low > high:
+        raise ValueError("no pixel has a finite value")
     scaled = Image.new("L", image.size)
     for box in _strips(image):
-        values = _finite(image, box)
+        values = _values(image, box)
+        values[np.isnan(values)] = low
+        np.clip(values, low, high, out=values)
         values -= low
         values *= 255 / (high - low) if high > low else 0
         np.rint(values, out=values)
@@ -502,12 +579,12 @@ def _scaled(image: Image.Image) -> Image.Image:
     return scaled
 
 
-def _finite(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
+def _values(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
     values = np.asarray(image.crop(box))
     if values.dtype == np.int32 and _sample_format(image) == _UNSIGNED:
         # Pillow has no unsigned mode of 32 bits.
         values = values.view(np.uint32)
-    return np.nan_to_num(values.astype(np.float32), copy=False, nan=0, posinf=0, neginf=0)
+    return values.astype(np.float32)
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
