@@ -418,6 +418,23 @@ def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) ->
     return found
 
 
+def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return several changes as one: later ones replace earlier ones of the same name.
+
+    What they add to a list, or remove from it, is together.
+    """
+    result: dict[str, Any] = {}
+    for change in changes:
+        for name, value in change.items():
+            if name[-1] in "+-" and name in result:
+                result[name] = together(result[name], value)
+                continue
+            for before in (name, f"{name}+", f"{name}-"):
+                result.pop(before, None)
+            result[name] = value
+    return result
+
+
 def change_of(text: str) -> tuple[str, Any]:
     """Parse ``NAME=VALUE``, the argument of ``--set``, into name and value.
 

@@ -214,6 +214,20 @@ def test_a_step_that_would_fail_is_known_before_anything_runs(tmp_path: Path) ->
     assert set(foresee(graph)) == {"biomedclip_2k", "biomedclip"}
 
 
+def test_rules_of_a_job_and_of_its_step_are_added_to_those_of_the_paper(tmp_path: Path) -> None:
+    added = {
+        "assemble.rules+": "min_side(300)",
+        "biomedica_6m.rules+": "max_duplicates(3)",
+    }
+    settings = read_settings({"folder": str(tmp_path), **added}, PAPERS)
+    graph = build(PAPERS, choose(PAPERS, "longclip_1_pmc").values(), settings)
+    paper = graph_of("longclip_1_pmc").chain.settings
+    for step, own in (("biomedica_6m", [*added.values()]), ("longcap", ["min_side(300)"])):
+        before = configs.together(paper[step]["rules+"])
+        assert before
+        assert graph.chain.settings[step]["rules+"] == [*before, *own]
+
+
 def test_no_corpus_of_the_tested_models_has_articles_of_the_tests_year() -> None:
     graph = graph_of("longclip_1_pmc", labels__votes="votes.csv")
     corpora = [name for name, job in graph.jobs.items() if job == "assemble"]

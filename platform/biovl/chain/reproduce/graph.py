@@ -58,8 +58,8 @@ class Settings:
     """Changed settings by step or job."""
 
     def of(self, *names: str) -> dict[str, Any]:
-        """Return the changed settings of a step; settings of later names override earlier ones."""
-        return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
+        """Return the changed settings of a step; those of later names apply after earlier ones."""
+        return configs.in_order(*(self.steps.get(name, {}) for name in names))
 
     def changed(self, papers: Papers) -> dict[str, Any]:
         """Return all changed settings but those of machines, by name on the command line."""
@@ -346,7 +346,7 @@ class _Builder:
         self, name: str, folder: str, entry: Entry, variant: Variant, names: Sequence[str]
     ) -> None:
         changes = self._settings.of(*names, *(() if name in names else (name,)))
-        settings = {"recipe": variant.recipe, **variant.set, **changes}
+        settings = {"recipe": variant.recipe, **configs.in_order(variant.set, changes)}
         reads: dict[str, Any] = {}
         for setting, source in variant.reads.items():
             if not source or setting in changes:
