@@ -18,6 +18,20 @@ Size = Literal["thumbnail", "full"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreparedImages:
+    """Preprocessed images, and the version of the model for which they were preprocessed."""
+
+    pixels: Sequence[np.ndarray] = ()
+    """uint8, shape [H, W, 3] each."""
+    model_version: str = ""
+
+    def check_version(self, served: str) -> None:
+        """Raise ``Problem``, 409, if they are for another model than the one that is served."""
+        if self.model_version != served:
+            raise stale(self.model_version)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbeddedVectors:
     """Embeddings and the version of their model: an index accepts only vectors of its own model."""
 
@@ -56,8 +70,8 @@ class ImageFile:
 class Engine(Protocol):
     """Operations that endpoints use. Versions are the first 12 digits of fingerprints."""
 
-    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each.
+    async def prepare(self, images: Sequence[bytes]) -> PreparedImages:
+        """Decode and crop images to the model's input size.
 
         Runs in the process that received the request, off the event loop, so that image files are
         not sent between processes.
@@ -67,8 +81,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
-        """Return unit embeddings of preprocessed images."""
+    async def embed_images(self, prepared: PreparedImages) -> EmbeddedVectors:
+        """Return unit embeddings of preprocessed images.
+
+        Raises:
+            Problem: 409 ``stale-model`` if the model was replaced since: prepare them again.
+        """
         ...
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:

@@ -13,7 +13,14 @@ from ray.serve.handle import DeploymentHandle
 from biovl.index.query import Query, Results
 from serve.http.problems import Problem
 from serve.search.embedding import TextVectors
-from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index, stale
+from serve.search.engine import (
+    EmbeddedVectors,
+    FigureMetadata,
+    ImageFile,
+    PreparedImages,
+    Size,
+    no_index,
+)
 from serve.search.preparing import Preparer
 from serve.search.release import load_release
 from serve.search.replica import Replica
@@ -55,20 +62,21 @@ class ServeEngine:
         """Check this replica only; encoder and search replicas have their own checks."""
         await self._holder.check()
 
-    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
-        return await self._prepare(images, self._holder.current.preparation)
+    async def prepare(self, images: Sequence[bytes]) -> PreparedImages:
+        """Decode and crop images to the model's input size."""
+        release = self._holder.current
+        pixels = await self._prepare(images, release.preparation)
+        return PreparedImages(pixels=pixels, model_version=release.target.model_version)
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
+    async def embed_images(self, prepared: PreparedImages) -> EmbeddedVectors:
         """Return unit embeddings of preprocessed images."""
         release = self._holder.current
-        side = release.preparation.image_size
-        if any(one.shape[:2] != (side, side) for one in pixels):
-            # They were preprocessed for the previous model.
-            raise stale("of another image size")
+        prepared.check_version(release.target.model_version)
         version = release.target.model_version
-        at_once = max(1, _PORTION_BYTES // (3 * side * side))
-        rows_ND = await self._embedded(self._encoder.embed_images, pixels, version, at_once)
+        at_once = max(1, _PORTION_BYTES // (3 * release.preparation.image_size**2))
+        rows_ND = await self._embedded(
+            self._encoder.embed_images, prepared.pixels, version, at_once
+        )
         return EmbeddedVectors(
             rows_ND=rows_ND, model_version=version, logit_scale=self._logit_scale[version]
         )

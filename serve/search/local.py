@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-import numpy as np
 import torch
 
 from biovl.index.opened import Index
@@ -13,7 +12,15 @@ from biovl.index.query import Query, Results
 from biovl.models.encoder import Encoder
 from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.search.embedding import Embedder, Observe, TextVectors
-from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index, stale
+from serve.search.engine import (
+    EmbeddedVectors,
+    FigureMetadata,
+    ImageFile,
+    PreparedImages,
+    Size,
+    no_index,
+    stale,
+)
 from serve.search.holder import Holder
 from serve.search.preparing import Preparer
 from serve.search.release import Release, load_release
@@ -83,19 +90,18 @@ class LocalEngine:
         """
         await self._holder.check()
 
-    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
-        return await self._prepare(images, self._holder.current.preparation)
+    async def prepare(self, images: Sequence[bytes]) -> PreparedImages:
+        """Decode and crop images to the model's input size."""
+        release = self._holder.current
+        pixels = await self._prepare(images, release.preparation)
+        return PreparedImages(pixels=pixels, model_version=release.target.model_version)
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
+    async def embed_images(self, prepared: PreparedImages) -> EmbeddedVectors:
         """Return unit embeddings of preprocessed images."""
         release = self._holder.current
-        side = release.preparation.image_size
-        if any(one.shape[:2] != (side, side) for one in pixels):
-            # They were preprocessed for the previous model.
-            raise stale("of another image size")
+        prepared.check_version(release.target.model_version)
         encoder = encoder_of(release)
-        rows_ND = await self._embed.images(encoder, pixels)
+        rows_ND = await self._embed.images(encoder, prepared.pixels)
         return EmbeddedVectors(
             rows_ND=rows_ND,
             model_version=release.target.model_version,

@@ -27,7 +27,7 @@ from serve.http.exchanges import Exchange
 from serve.http.pixels import PixelBudget, megapixels
 from serve.http.problems import Problem
 from serve.http.settings import Limits
-from serve.search.engine import Engine
+from serve.search.engine import Engine, PreparedImages
 
 _DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)
 
@@ -136,7 +136,7 @@ def _unusable(number: int, reason: str) -> Problem:
 
 async def prepare_images(
     engine: Engine, budget: PixelBudget, exchange: Exchange, images: Sequence[bytes]
-) -> list[np.ndarray]:
+) -> PreparedImages:
     """Return the preprocessed images of a request. All endpoints decode images with this function.
 
     Raises:
@@ -144,7 +144,7 @@ async def prepare_images(
             of ``Engine.prepare``.
     """
     if not images:
-        return []
+        return PreparedImages()
     if not exchange.are_pixels_counted:
         await budget.spend(exchange.caller, images)
         exchange.are_pixels_counted = True

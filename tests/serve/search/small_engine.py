@@ -24,7 +24,14 @@ from PIL import Image, ImageDraw
 from biovl.images.decode import decode_rgb
 from biovl.index.query import Filter, Hit, Query, QueryPart, Results
 from serve.http.problems import Problem
-from serve.search.engine import EmbeddedVectors, FigureMetadata, ImageFile, Size, no_index
+from serve.search.engine import (
+    EmbeddedVectors,
+    FigureMetadata,
+    ImageFile,
+    PreparedImages,
+    Size,
+    no_index,
+)
 from serve.search.settings import Settings
 
 COLOURS = {
@@ -184,9 +191,10 @@ class SmallEngine:
             "captions": np.stack([text_vector(row["caption"]) for row in self.rows]),
         }
 
-    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
+    async def prepare(self, images: Sequence[bytes]) -> PreparedImages:
         """Decode on a thread, as the real ones do."""
-        return await asyncio.to_thread(lambda: [self._pixels(n, d) for n, d in enumerate(images)])
+        pixels = await asyncio.to_thread(lambda: [self._pixels(n, d) for n, d in enumerate(images)])
+        return PreparedImages(pixels=pixels, model_version=MODEL_VERSION)
 
     def _pixels(self, number: int, data: bytes) -> np.ndarray:
         decoded = decode_rgb(data)
@@ -194,8 +202,8 @@ class SmallEngine:
             raise Problem(422, "invalid-image", f"image {number}: {decoded.defect}")
         return _prepared(Image.fromarray(decoded.pixels))
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
-        return self._embedded([image_vector(one) for one in pixels])
+    async def embed_images(self, prepared: PreparedImages) -> EmbeddedVectors:
+        return self._embedded([image_vector(one) for one in prepared.pixels])
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         embedded = self._embedded([text_vector(text) for text in texts])

@@ -54,8 +54,7 @@ def test_texts_and_images_are_embedded_as_by_the_model_alone(model: Path) -> Non
         # Once more: now they are remembered.
         again = await engine.embed_texts(texts)
         np.testing.assert_array_equal(found.rows_ND, again.rows_ND)
-        pixels = await engine.prepare(images)
-        found = await engine.embed_images(pixels)
+        found = await engine.embed_images(await engine.prepare(images))
         np.testing.assert_allclose(found.rows_ND, alone.embed_images(images), atol=1e-5)
 
     run(model, test)
@@ -132,8 +131,8 @@ def test_every_kind_of_image_is_prepared_to_the_size_of_the_model(model: Path) -
     images = [a_picture(kind=kind) for kind in ("PNG", "JPEG", "TIFF", "WEBP", "BMP")]
 
     async def test(engine: LocalEngine) -> None:
-        pixels = await engine.prepare([*images, palette()])
-        assert {(one.shape, str(one.dtype)) for one in pixels} == {((32, 32, 3), "uint8")}
+        prepared = await engine.prepare([*images, palette()])
+        assert {(one.shape, str(one.dtype)) for one in prepared.pixels} == {((32, 32, 3), "uint8")}
 
     run(model, test, limits=Limits(image_megapixels=0.01))
 
@@ -155,8 +154,7 @@ def test_figures_are_found_by_the_vectors_of_the_model(model: Path, tmp_path: Pa
 
     async def test(engine: LocalEngine) -> None:
         assert (await engine.about())["index"]["figures"] == 40
-        pixels = await engine.prepare([a_picture(7)])
-        image = await engine.embed_images(pixels)
+        image = await engine.embed_images(await engine.prepare([a_picture(7)]))
         query = Query(parts=(QueryPart(vector_D=image.rows_ND[0]),), k=5)
         found = await engine.search(query, model_version=image.model_version)
         assert found.hits[0].figure_id == "pictures_7"
@@ -225,6 +223,23 @@ def test_a_model_and_its_index_are_exchanged_together(model: Path, tmp_path: Pat
             await engine.reload(index=str(first))
 
     run(model, test, index=str(first))
+
+
+def test_images_prepared_for_the_model_of_before_are_prepared_again(
+    model: Path, tmp_path: Path
+) -> None:
+    """The two have images of the same size, but may crop or interpolate them differently."""
+    other = publish_model(tmp_path / "other", seed=7)
+
+    async def test(engine: LocalEngine) -> None:
+        prepared = await engine.prepare([a_picture()])
+        await engine.reload(model=str(other))
+        with pytest.raises(Problem) as caught:
+            await engine.embed_images(prepared)
+        assert (caught.value.status, caught.value.slug) == (409, "stale-model")
+        assert (await engine.embed_images(await engine.prepare([a_picture()]))).rows_ND.any()
+
+    run(model, test)
 
 
 def of_figure(figure_id: str) -> Query:

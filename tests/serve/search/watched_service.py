@@ -74,12 +74,12 @@ def leaking_engine(kinds: Sequence[str]) -> Any:
 
         async def prepare(self, images: Sequence[bytes]) -> Any:
             self.kind = next(left, "")
-            pixels = await super().prepare(images)
-            leak(self.kind, images[0], pixels[0].tobytes())
-            return pixels
+            prepared = await super().prepare(images)
+            leak(self.kind, images[0], prepared.pixels[0].tobytes())
+            return prepared
 
-        async def embed_images(self, pixels: Any) -> Any:
-            embedded = await super().embed_images(pixels)
+        async def embed_images(self, prepared: Any) -> Any:
+            embedded = await super().embed_images(prepared)
             if self.kind == "vector":
                 logging.getLogger().error("vector %s", embedded.rows_ND[0].tolist())
             return embedded
