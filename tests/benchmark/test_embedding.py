@@ -65,6 +65,30 @@ def test_folders_of_equal_names_sizes_and_times_are_embedded_each(tmp_path: Path
     assert given.uri != changed.uri
 
 
+def test_images_are_embedded_once_however_their_folder_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        path = tmp_path / "images" / f"class{number}" / "0.png"
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", (16, 16), (number, 0, 0)).save(path)
+    (tmp_path / "link").symlink_to("images")
+    monkeypatch.chdir(tmp_path)
+    model: Any = type("Model", (), {"fingerprint": "m", "kind": "biovl"})
+    typed = (str(tmp_path / "images"), "images", "./images/", "link")
+    tasks = [
+        EmbeddingTask(
+            model=model, source=folder.build(folder.Config(path=path)).images, cache="cache"
+        )
+        for path in typed
+    ]
+    assert len({task.uri for task in tasks}) == 1
+    # A worker may have another directory.
+    uri = tasks[1].uri
+    monkeypatch.chdir("/")
+    assert tasks[1].uri == uri
+
+
 def test_texts_are_the_same_wherever_they_are_from() -> None:
     model: Any = type("Model", (), {"fingerprint": "m", "kind": "biovl"})
     one, other = (EmbeddingTask(model=model, source=Texts(("a",)), cache="c") for _ in range(2))

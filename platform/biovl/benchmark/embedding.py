@@ -28,6 +28,7 @@ from biovl.benchmark.stored_images import Chosen, parts_of
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.filesystems import canonical_location
 from biovl.core.workers import Precision
 
 # Shapes: N images or texts, D embedding.
@@ -81,6 +82,12 @@ class EmbeddingTask:
     """Images or texts per forward pass."""
     per_unit: int = 1_024
     """Images or texts per unit of a job."""
+    place: str = field(init=False)
+    """Where the images lie, however their path was typed. Resolved once, since links and working
+    directories of other machines may differ."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", _place_of(self.source))
 
     @property
     def uri(self) -> str:
@@ -96,7 +103,7 @@ class EmbeddingTask:
             "model": self.model.fingerprint,
             "kind": self.model.kind,
             "source": self.source.fingerprint,
-            "uri": _place_of(self.source),
+            "uri": self.place,
             "of": "texts" if isinstance(self.source, Texts) else "images",
             "rows": len(self.source),
             "precision": self.precision,
@@ -123,7 +130,8 @@ def _place_of(source: Images | Texts) -> str:
     """
     while isinstance(source, Chosen):
         source = source.images
-    return getattr(source, "uri", "")
+    uri = getattr(source, "uri", "")
+    return "://".join(canonical_location(uri)) if uri else ""
 
 
 def embed_unit(

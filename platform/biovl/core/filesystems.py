@@ -160,11 +160,11 @@ def is_within(inner: str, outer: str) -> bool:
         inner: A local path or URI. It need not exist.
         outer: The same.
     """
-    (kind, path), (other_kind, folder) = _comparable(inner), _comparable(outer)
+    (kind, path), (other_kind, folder) = canonical_location(inner), canonical_location(outer)
     return kind == other_kind and (path == folder or path.startswith(folder.rstrip("/") + "/"))
 
 
-def _comparable(uri: str) -> tuple[str, str]:
+def canonical_location(uri: str) -> tuple[str, str]:
     """Return the kind of a location and its normalized path; sends no request to a bucket."""
     scheme, separator, rest = without_credentials(uri).partition("://")
     if not separator:
