@@ -111,6 +111,17 @@ def test_a_micro_batch_fits_the_memory_of_the_gpu(described) -> None:
     assert sizes[0] < sizes[1] < 32_768
 
 
+def test_texts_of_unknown_lengths_fill_the_context(described) -> None:
+    run = config(**{"batch.pairs": 65_536, "epochs": 1})
+    other = replace(run, data=replace(run.data, text={"text": 0.5, "long_caption": 0.5}))
+    device = replace(H100, memory_bytes=4e9)
+    steps = [
+        chosen(described, run_of, device, pairs=100_000, workers=2, lengths=np.full(9, tokens))[0]
+        for run_of, tokens in ((run, 20), (run, 77), (other, 20))
+    ]
+    assert steps[0].micro_batch > steps[1].micro_batch == steps[2].micro_batch
+
+
 def held(info: ModelInfo, micro_batch: int):
     return memory(
         info, batch=65_536, local=32_768, micro_batch=micro_batch, tokens=float(LENGTHS.mean()),

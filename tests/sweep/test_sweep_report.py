@@ -206,6 +206,21 @@ def test_recalls_among_other_numbers_of_pairs_have_no_best_row(
     assert "among 20 or 10,000 pairs" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.usefixtures("_no_plots")
+@pytest.mark.parametrize("text", ["text", "long_caption"])
+def test_of_which_text_tokens_are_counted_is_stated(
+    config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path, text: str
+) -> None:
+    first = outcomes[0]
+    data = replace(first.trial.config.data, text={text: 1.0})
+    trial = replace(first.trial, config=replace(first.trial.config, data=data))
+    report.write(Folder(str(tmp_path)), config, [replace(first, trial=trial)])
+    readme = (tmp_path / "README.md").read_text()
+    assert ("lengths of the other texts of `data.text` are not stored" in readme) == (
+        text == "long_caption"
+    )
+
+
 def with_corpus(outcome: TrialOutcome, *corpora: str) -> TrialOutcome:
     trial = outcome.trial
     changed = replace(trial, config=replace(trial.config, corpus=corpora))

@@ -19,6 +19,7 @@ from biovl.pretrain.estimate import largest_micro_batch, repays_compilation
 from biovl.pretrain.flops import ForwardCost
 from biovl.pretrain.hardware import A100_80
 from biovl.pretrain.loop import uses_bf16
+from biovl.pretrain.mixture import reads_text_alone
 from biovl.pretrain.models import describe
 from biovl.pretrain.schedule import Plan
 
@@ -93,6 +94,9 @@ def choose_step(
         say: Called with a line for each choice.
     """
     step, lengths_N = config.step, np.minimum(lengths_N, context)
+    if not reads_text_alone(config):
+        # Lengths of other texts are not stored, and a step must fit in memory.
+        lengths_N = np.full_like(lengths_N, context)
     if step.compile == "auto":
         # Rounding differs from eager mode, and a resumed run may be too short to compile.
         is_compiled = not config.deterministic and _repays(

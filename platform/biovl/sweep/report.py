@@ -56,6 +56,12 @@ def _given(outcomes: Sequence[TrialOutcome]) -> tuple[str, ...]:
     return ("out",) if len(corpora) > 1 else ("corpus", "out")
 
 
+_OF_TEXT = (
+    "Compute and tokens cut are those of `text`: lengths of the other texts of `data.text` are not "
+    "stored."
+)
+
+
 def _command(given: Sequence[str]) -> str:
     return " ".join([f"biovl pretrain {BEST}", *(f"--set {name}=DIR" for name in given)])
 
@@ -138,6 +144,7 @@ def _readme(
         "Compute is that of the run relative to the first row. Tokens cut are those of captions "
         "beyond the context. Epochs such as 4 of 8 are those of the scores: the models of these "
         "epochs are published.",
+        *([] if all(reads_text_alone(t.config) for t in trials) else ["", _OF_TEXT]),
     ]
     if config.source:
         lines += ["", config.source]
