@@ -198,6 +198,17 @@ def test_a_formula_has_one_reading(formula: str, text: str) -> None:
         ("<msup><mroot><mi>x</mi><mn>3</mn></mroot><mn>2</mn></msup>", "((x)^(1/3))^2"),
         ("<mn>2</mn><msup><mrow/><mn>3</mn></msup>", "2^3"),
         ("<mi>m</mi><msup><mrow/><mn>2</mn></msup>", "m2"),
+        # Limits of sums; signs above and below names are none.
+        (
+            "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi>"
+            "</munderover><msub><mi>x</mi><mi>i</mi></msub>",
+            "∑_(i=1)^n xi",
+        ),
+        ("<msubsup><mo>∫</mo><mn>0</mn><mi>T</mi></msubsup><mi>f</mi>", "∫_0^T f"),
+        ("<msub><mo>∑</mo><mi>i</mi></msub><mi>x</mi><mo>+</mo><mi>y</mi>", "∑_i x+y"),
+        ("<munder><mo>max</mo><mi>k</mi></munder><mi>p</mi>", "max_k p"),
+        ("<mover><mi>x</mi><mo>¯</mo></mover><mo>=</mo><mn>1</mn>", "x¯=1"),
+        ("<msup><mi>min</mi><mrow><mo>−</mo><mn>1</mn></mrow></msup><mi>x</mi>", "min−1x"),
         # Fractions and roots.
         ("(<mfrac linethickness='0pt'><mi>n</mi><mi>k</mi></mfrac>)", "(n choose k)"),
         (

@@ -11,8 +11,8 @@ MATHML = "{http://www.w3.org/1998/Math/MathML}"
 
 FORMULA = frozenset(
     MATHML + name
-    for name in "mfrac msqrt mroot msup msubsup mfenced mspace annotation".split()
-    + "mtd mtr mlabeledtr".split()
+    for name in "mfrac msqrt mroot msub msup msubsup mfenced mspace annotation".split()
+    + "munder mover munderover mtd mtr mlabeledtr".split()
 )
 """Elements that ``read_formula`` reads."""
 
@@ -24,6 +24,12 @@ _APART = frozenset(MATHML + name for name in "mtext mspace annotation annotation
 _TIMES = "\N{INVISIBLE TIMES}"
 _OPENS = "([{∑∏∫√"
 _BRACKETED = frozenset(MATHML + name for name in "mfenced msqrt mroot".split())
+_LIMITS = {
+    **{"msub": "_", "msup": "^", "msubsup": "_^"},
+    **{"munder": "_", "mover": "^", "munderover": "_^"},
+}
+"""Signs of the scripts of an element, in order."""
+_HAS_LIMITS = frozenset("∑∏∫∬∭∮⋃⋂⋁⋀⨁⨂")
 _NOT_A_POWER = frozenset("st nd rd th º ª o".split())
 """Letters raised after a number that are an ordinal's ending or a degree sign."""
 _ONE_TERM = re.compile(r"[+\-−–]?\s*(?:\d[\d.,]*|[^\W\d_])\s*[+\-−–]?")
@@ -61,8 +67,14 @@ def read_formula(element: etree._Element, name: str) -> None:
         element[-1].tail = ")" + (element[-1].tail or "").strip()
     elif name == "mroot" and children == 2:
         element.text, element[0].tail, element[1].tail = "(", ")^(1/", ")"
-    elif (name, children) in (("msup", 2), ("msubsup", 3)):
-        _read_power(element)
+    elif children == 1 + len(_LIMITS.get(name, "-" * children)):
+        base = "".join(element[0].itertext()).strip()
+        # Below words such as lim and max; an x with something above or below it is a name.
+        is_word = name == "munder" and len(base) > 1 and base.isalpha()
+        if name == "munderover" or base in _HAS_LIMITS or is_word:
+            _read_limits(element, _LIMITS[name])
+        elif name in ("msup", "msubsup"):
+            _read_power(element)
     elif name == "mfenced":
         separators = element.get("separators", ",").strip()
         for place, child in enumerate(element[:-1]):
@@ -93,6 +105,15 @@ def _is_one_line(row: etree._Element) -> bool:
         or _spoken(following).startswith(_GOES_ON)
         or _spoken(row).endswith((",", ";", "."))
     )
+
+
+def _read_limits(element: etree._Element, signs: str) -> None:
+    """Insert the signs of the limits of an operator, such as a sum: ∑_(i=1)^n x, not ∑i=1nx."""
+    for sign, before, limit in zip(signs, element, element[1:], strict=False):
+        before.tail = sign
+        _bracket(limit)
+    if element.getnext() is not None:
+        element.tail = " "
 
 
 def _read_power(element: etree._Element) -> None:
