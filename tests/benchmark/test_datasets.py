@@ -453,6 +453,23 @@ def test_a_list_of_texts_in_a_row_are_several_captions_of_its_image(tmp_path: Pa
     assert found.further_F2.tolist() == [[0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (("LICENSE.txt", "files/p10/p11/s5.txt", "files/p10/p11/s5/a.jpg"), "reports"),
+        (("b.txt", "b.png"), "reports"),
+        # A text next to an image of a class.
+        (("LICENSE.txt", "cell/a.png", "cell/a.txt", "gel/b.png"), "folder"),
+    ],
+)
+def test_reports_are_found_by_their_folder_alone(
+    tmp_path: Path, files: tuple[str, ...], name: str
+) -> None:
+    for file in files:
+        write(tmp_path / file, b"No effusion." if file.endswith(".txt") else png(1))
+    assert opening.dataset_plugin(str(tmp_path)) == Plugin(name, {"path": str(tmp_path)})
+
+
 def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> None:
     study = tmp_path / "p10/p100"
     write(study / "s1.txt", b"FINDINGS:\n  Clear.")

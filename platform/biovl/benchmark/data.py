@@ -6,15 +6,18 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from biovl.benchmark.datasets import LabelledImages, Pairs, choices, prepared, queries
+from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, find_manifest, unpublished
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import open_location, translate_storage_errors
+from biovl.core.filesystems import Tree, open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
 
 KIND = "benchmark.datasets"
 CAPTIONS = "captions.csv"
 """Table of captions in a folder of images."""
+_REPORTS_DEPTH = 4
+"""Folders from the top of MIMIC-CXR to its reports, with the top: files/p10/p10000032/."""
 
 
 def dataset_plugin(data: str | Plugin) -> Plugin:
@@ -28,6 +31,8 @@ def dataset_plugin(data: str | Plugin) -> Plugin:
     name = _format(data)
     if name == "folder" and Folder(data).exists(CAPTIONS):
         return Plugin("captions", {"path": f"{data.rstrip('/')}/{CAPTIONS}"})
+    if name == "folder" and _holds_reports(data):
+        name = "reports"
     return Plugin(name, {"path": data})
 
 
@@ -61,6 +66,25 @@ def _format(uri: str) -> str:
             is_asked = name == "table" and choices.recognized(uri)
             return "choices" if is_asked else name
     return "folder"
+
+
+def _holds_reports(uri: str) -> bool:
+    """Return whether a report is next to its image, or below next to a folder of its images.
+
+    Below, a text next to an image may be about an image of a class.
+    """
+    tree = Tree(uri)
+    path = tree.path
+    for depth in range(_REPORTS_DEPTH):
+        found = tree.folder(path)
+        images = [name for name in found.files if name.lower().endswith(ENDINGS)]
+        stems = {*found.folders, *(name.rpartition(".")[0] for name in images if depth == 0)}
+        if any(name[-4:].lower() == ".txt" and name[:-4] in stems for name in found.files):
+            return True
+        if not found.folders:
+            return False
+        path = f"{path.rstrip('/')}/{min(found.folders)}"
+    return False
 
 
 def with_classes(plugin: Plugin) -> Plugin:
