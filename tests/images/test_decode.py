@@ -465,6 +465,41 @@ def test_values_of_either_byte_order_are_read(kind: str, is_compressed: bool) ->
     np.testing.assert_allclose(found[0, :, 0], expected, atol=0.51)
 
 
+@pytest.mark.parametrize("step", [1, 256])
+def test_a_palette_of_a_tiff_may_have_8_bits(step: int) -> None:
+    image = Image.fromarray(np.tile(np.arange(64, dtype=np.uint8), (48, 1)))
+    levels = np.arange(256)[:, None] // [1, 2, 3]
+    image.putpalette(levels.astype(np.uint8).tobytes())
+    data, written = encoded("TIFF", image), (levels.T * 256).astype("<u2").tobytes()
+    assert written in data
+    data = data.replace(written, (levels.T * step).astype("<u2").tobytes())
+    np.testing.assert_array_equal(decode_rgb(data).pixels[0], levels[:64])
+
+
+def bmp(bits: int, masks: tuple[int, ...], pixels: np.ndarray) -> bytes:
+    """Return a BMP whose channels are where the masks say; rows are from the top."""
+    height, width = pixels.shape
+    data = pixels.tobytes()
+    head = struct.pack(
+        f"<IiiHHIIiiII{len(masks)}I",
+        *(56 if len(masks) == 4 else 40, width, -height, 1, bits, 3, len(data), 0, 0, 0, 0),
+        *masks,
+    )
+    return b"BM" + struct.pack("<IHHI", 14 + len(head + data), 0, 0, 14 + len(head)) + head + data
+
+
+def test_colours_of_a_bmp_are_where_its_masks_say() -> None:
+    reds = np.tile(np.arange(32) << 11, (48, 1)).astype("<u2")
+    found = decode_rgb(bmp(16, (0xF800, 0x7E0, 0x1F), reds)).pixels
+    assert found is not None
+    assert (found[0, 0].tolist(), found[0, -1].tolist()) == ([0, 0, 0], [255, 0, 0])
+    # With an alpha channel that was never written.
+    reds = np.full((48, 64), 200 << 16, "<u4")
+    found = decode_rgb(bmp(32, (0xFF0000, 0xFF00, 0xFF, 0xFF000000), reds)).pixels
+    assert found is not None
+    assert found[0, 0].tolist() == [200, 0, 0]
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.float32])
 def test_the_least_value_of_a_tiff_may_be_white(kind: type) -> None:
     values = np.linspace(0, 60_000, 64 * 64).reshape(64, 64).astype(kind)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin, _imaging
+from PIL import ExifTags, Image, ImageFile, ImageOps, ImagePalette, TiffImagePlugin, _imaging
 
 from biovl.images.hashing import phash_hex
 
@@ -369,6 +369,7 @@ def _opened(data: bytes, kind: str | None) -> Iterator[ImageFile.ImageFile]:
             if isinstance(image, TiffImagePlugin.TiffImageFile):
                 _read_planes_of_16_bits(image)
                 _read_native_order(image)
+                _read_palette_of_8_bits(image)
             if kind == "png" and "transparency" in image.info and image.mode == "L":
                 # Pillow scales the pixels to 8 bits, but not the transparent value.
                 image.info["transparency"] *= _GREY_STEPS.get(str(image.tile[0].args), 1)
@@ -408,8 +409,10 @@ def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
 
     Pillow reads the high bytes only. The low ones are those of the other byte order.
     """
-    found = []
-    for tile in image.tile if image.mode in ("RGB", "RGBA") else ():
+    found: list[ImageFile._Tile] = []
+    if image.format not in ("PNG", "TIFF") or image.mode not in ("RGB", "RGBA"):
+        return found
+    for tile in image.tile:
         first, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
         # Premultiplied colours are divided by their alpha.
         if isinstance(first, str) and ";16" in first and not first.startswith("RGBa"):
@@ -480,6 +483,16 @@ def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
     ]
 
 
+def _read_palette_of_8_bits(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Have a palette of an opened TIFF read whose values are 8 bits, against the standard's 16.
+
+    Pillow takes their high bytes, so that all colours are black. libtiff's tools do as we do.
+    """
+    colours = image.tag_v2.get(TiffImagePlugin.COLORMAP, ())
+    if image.mode in ("P", "PA") and max(colours, default=256) < 256:
+        image.palette = ImagePalette.raw("RGB;L", bytes(colours))
+
+
 @functools.cache
 def _silence_tiff() -> None:
     # Pillow also raises what it logs here.
@@ -527,6 +540,9 @@ def _displayed(image: Image.Image) -> Image.Image:
         return ImageOps.invert(scaled) if _is_white_zero(image) else scaled
     if turned.mode == "L" and _sample_format(image) == _SIGNED:
         turned = turned.point([value ^ 128 for value in range(256)])
+    if image.format == "BMP" and turned.mode == "RGBA" and turned.getextrema()[3] == (0, 0):
+        # Programs that write no alpha leave it zero. Browsers show such images, too.
+        turned = turned.convert("RGB")
     if turned.mode == "La":  # Pillow has no direct way from it to RGBA
         turned = turned.convert("LA")
     if turned.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in turned.info:
