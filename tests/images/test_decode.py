@@ -397,6 +397,13 @@ def test_colours_of_12_bits_in_a_png_are_scaled(channels: int) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(kept)))[0], expected)
 
 
+def test_greys_of_16_bits_with_alpha_are_read() -> None:
+    greys = np.stack([np.arange(64) * 1_000, np.full(64, 65_535)], -1).astype(">u2")
+    pixels = decode_rgb(png_of_rows(greys.tobytes(), 16, 4)).pixels
+    assert pixels is not None
+    np.testing.assert_array_equal(pixels[0, :, 0], greys[:, 0] >> 8)
+
+
 def test_dark_pixels_of_8_bits_and_dark_ink_on_the_page_stay_dark() -> None:
     row = (camera_row() >> 8) * 257  # the same in both byte orders
     data = png_of_rows(row.tobytes(), 16, 2)

@@ -414,8 +414,8 @@ def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
         return found
     for tile in image.tile:
         first, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
-        # Premultiplied colours are divided by their alpha.
-        if isinstance(first, str) and ";16" in first and not first.startswith("RGBa"):
+        # Premultiplied colours are divided by their alpha, and greys with alpha have one order.
+        if isinstance(first, str) and ";16" in first and not first.startswith(("RGBa", "LA")):
             other = first[:-1] + _OTHER_ORDER[first[-1]]
             found.append(tile._replace(args=(other, *rest) if rest else other))
     return found
@@ -540,7 +540,11 @@ def _displayed(image: Image.Image) -> Image.Image:
         return ImageOps.invert(scaled) if _is_white_zero(image) else scaled
     if turned.mode == "L" and _sample_format(image) == _SIGNED:
         turned = turned.point([value ^ 128 for value in range(256)])
-    if image.format == "BMP" and turned.mode == "RGBA" and turned.getextrema()[3] == (0, 0):
+    if (
+        image.format == "BMP"
+        and turned.mode == "RGBA"
+        and turned.getchannel("A").getextrema() == (0, 0)
+    ):
         # Programs that write no alpha leave it zero. Browsers show such images, too.
         turned = turned.convert("RGB")
     if turned.mode == "La":  # Pillow has no direct way from it to RGBA
