@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from pydantic import PositiveFloat, PositiveInt
 from pydantic_core import PydanticSerializationError
 
 from biovl.assemble import config as assemble_config
@@ -75,6 +76,36 @@ def test_a_setting_may_be_called_as_a_keyword_of_python() -> None:
     )
     with pytest.raises(ConfigError, match=r"from_: .*did you mean from\?"):
         config.build(Run, {**VALUES, "from_": "a@1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """Settings with ranges."""
+
+    threshold: config.Share = 0.5
+    sizes: tuple[PositiveInt, ...] = (1,)
+    minutes: PositiveFloat | None = None
+    later: Mapping[PositiveInt, config.Share] = field(default_factory=dict)
+
+
+def test_settings_out_of_range_are_reported_together() -> None:
+    values = {"threshold": 2, "sizes": [1, 0], "minutes": 0}
+    with pytest.raises(ConfigError) as error:
+        config.build(Limited, values)
+    assert str(error.value).splitlines()[1:] == [
+        "  threshold: Input should be less than or equal to 1 (got 2)",
+        "  sizes.1: Input should be greater than 0 (got 0)",
+        "  minutes: Input should be greater than 0 (got 0)",
+    ]
+
+
+def test_help_shows_ranges() -> None:
+    assert [line.strip() for line in config.settings_manual(Limited)] == [
+        "threshold (default 0.5, >= 0, <= 1)",
+        "sizes (default (1,), > 0)",
+        "minutes (default None, > 0)",
+        "later (default {})",
+    ]
 
 
 def test_one_setting_is_overridden_and_the_rest_stays() -> None:

@@ -12,10 +12,10 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.config import ConfigDict
 from pydantic_core import to_jsonable_python
 
@@ -26,6 +26,12 @@ Config = TypeVar("Config")
 
 Recipe = Callable[[], Config]
 """Function that returns a named configuration. Settings that the user must set are ``REQUIRED``."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A share of a whole, or a probability. Common other ranges are pydantic's ``PositiveInt`` …"""
+
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+"""Signs of pydantic's limits."""
 
 
 _NO_PATH = re.compile(r"[*?\[\]{}^$|\\<>]|\s/|/\s")
@@ -60,20 +66,34 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
     Raises:
         ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
-    given = _changed(cls, {}, values)
+    return _validated(cls, _changed(cls, {}, values), name or cls.__name__)
+
+
+def validated(config: Config) -> Config:
+    """Return a configuration that Python code created, validated as ``build`` does.
+
+    Unlike ``override``, it leaves dots in the names of mappings as they are.
+
+    Raises:
+        ConfigError: If settings are missing or invalid; the message lists all of them.
+    """
+    return _validated(type(config), to_plain(config), type(config).__name__)
+
+
+def _validated(cls: type[Config], plain: Mapping[str, Any], name: str) -> Config:
     try:
-        config = _adapter(cls).validate_python(given)
+        config = _adapter(cls).validate_python(plain)
     except ValidationError as error:
         problems = [_problem(cls, problem) for problem in error.errors(include_url=False)]
-        raise ConfigError(_invalid(cls, name, problems)) from error
-    if booleans := list(_numbers_from_booleans(given, config)):
+        raise ConfigError(_invalid(name, problems)) from error
+    if booleans := list(_numbers_from_booleans(plain, config)):
         problems = [f"{where}: expected a number, got {value}" for where, value in booleans]
-        raise ConfigError(_invalid(cls, name, problems))
+        raise ConfigError(_invalid(name, problems))
     return config
 
 
-def _invalid(cls: type, name: str | None, problems: Iterable[str]) -> str:
-    return "\n".join([f"{name or cls.__name__} is not valid:", *(f"  {each}" for each in problems)])
+def _invalid(name: str, problems: Iterable[str]) -> str:
+    return "\n".join([f"{name} is not valid:", *(f"  {each}" for each in problems)])
 
 
 def _numbers_from_booleans(given: Any, built: Any, where: str = "") -> Iterator[tuple[str, str]]:
@@ -660,9 +680,21 @@ def settings_manual(cls: type, prefix: str = "") -> list[str]:
         value = _default_of(item)
         default = "required" if value is dataclasses.MISSING else f"default {_shown(value)}"
         text = " ".join(about.get(item.name, "").split())
-        entry = f"{prefix}{name} ({default}) {text}".strip()
+        entry = f"{prefix}{name} ({', '.join([default, *_limits(item.type)])}) {text}".strip()
         lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")
     return lines
+
+
+def _limits(annotation: Any) -> list[str]:
+    """Return the range of a number as ``> 0`` or ``>= 0``, ``<= 1``; empty if it has none."""
+    # Keys and values of a mapping have different ones.
+    parts = () if get_origin(annotation) is Mapping else get_args(annotation)
+    limits = [item for part in parts for item in _limits(part)]
+    for item in getattr(annotation, "__metadata__", ()):
+        for limit in getattr(item, "metadata", [item]):
+            values = [(sign, getattr(limit, name, None)) for name, sign in _SIGNS.items()]
+            limits += [f"{sign} {value}" for sign, value in values if value is not None]
+    return list(dict.fromkeys(limits))
 
 
 def _shown(value: Any) -> str:
