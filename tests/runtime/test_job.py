@@ -2,15 +2,17 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint
-from biovl.core.errors import ArtifactError
-from biovl.runtime.job import Job
+from biovl.core.config import Share
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.runtime.job import Job, entry_point
 
 
 def publish(folder: Path, seed: int) -> Path:
@@ -74,3 +76,22 @@ def test_an_input_that_is_deleted_when_all_of_it_was_read_costs_nothing(
         shutil.rmtree(figures)
         draft.publish(job.manifest(counts={}))
     assert find_manifest(str(tmp_path / "out")) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a job."""
+
+    out: str = "out"
+    threshold: Share = 0.5
+    models: Mapping[str, str] = field(default_factory=dict)
+
+
+def test_settings_of_a_configuration_made_in_python_are_checked_when_the_job_starts() -> None:
+    @entry_point
+    def threshold(config: Config, *, times: int) -> float:
+        return config.threshold * times
+
+    assert threshold(Config(threshold=1, models={"v1.2": "m"}), times=2) == 2
+    with pytest.raises(ConfigError, match=r"threshold: .*less than or equal to 1 \(got 2.0\)"):
+        threshold(Config(threshold=2), times=2)

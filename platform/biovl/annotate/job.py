@@ -35,11 +35,10 @@ from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import (
     Attempts,
     check_usable,
-    explain_resume,
     raise_task_error,
     run_task,
 )
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -55,6 +54,7 @@ FORMAT = 1
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
+@entry_point
 def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Compute columns for every row of a table and publish them part by part.
 
@@ -71,11 +71,7 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
             or ``out`` holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _annotate(config, Progress("annotate", progress))
-
-
-def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
+    report = Progress("annotate", progress)
     table = open_table(config.table)
     pins = hub.pins([config.weights], Draft(config.out).read_note(hub.PINNED))
     weights = pins.get(config.weights, config.weights)

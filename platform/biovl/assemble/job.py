@@ -33,8 +33,8 @@ from biovl.core.harvests import Harvest, HarvestPart, open_harvests
 from biovl.core.shards import corpus_files, shard_name
 from biovl.core.tables import open_part, read_table
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.failures import check_usable
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -47,6 +47,7 @@ ARTICLES = "articles"
 LEAKED = "near duplicate of a benchmark's image"
 
 
+@entry_point
 def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Select pairs with rules and publish them as shards with an index.
 
@@ -63,11 +64,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _assemble(config, Progress("assemble", progress))
-
-
-def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
+    report = Progress("assemble", progress)
     row_rules = rules.make_rules(config.rules)
     sources = open_harvests([config.figures, *config.updates])
     row_rules += _no_leaks(config, of_panels=sources[0].manifest.kind == "panels")

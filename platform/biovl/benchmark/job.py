@@ -41,8 +41,8 @@ from biovl.core.errors import (
 )
 from biovl.core.plugins import Plugin
 from biovl.runtime.connection import check_room, connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, run_task
-from biovl.runtime.job import Job
+from biovl.runtime.failures import raise_task_error, run_task
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 
@@ -62,6 +62,7 @@ class PreparedTask:
     """The task itself if it trains before evaluation."""
 
 
+@entry_point
 def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Evaluate models and publish the results.
 
@@ -81,12 +82,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
         StorageError: If a disk or bucket fails; run the job again to resume.
         BiovlError: If no task could be scored; the message gives the reasons.
     """
-    with explain_resume(config.out):
-        return _benchmark(config, progress)
-
-
-def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
-    say = Progress("benchmark", report_to)
+    say = Progress("benchmark", progress)
     known = {name: encoders.describe(uri) for name, uri in config.named_models().items()}
     described, skipped = benchmarks.resolve_tasks(config)
     asked, refused = _opened(described, say)
@@ -127,7 +123,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
             draft.publish(manifest)
     whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
     more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""
-    print(f"\n{whole}{more}", file=report_to, flush=True)
+    print(f"\n{whole}{more}", file=progress, flush=True)
     return manifest
 
 

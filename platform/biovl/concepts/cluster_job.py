@@ -30,8 +30,8 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ConfigError
 from biovl.core.tables import Table
 from biovl.runtime.connection import connect_ray, running_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, run_task
-from biovl.runtime.job import Job
+from biovl.runtime.failures import raise_task_error, run_task
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -47,6 +47,7 @@ _PATIENCE_S = 30
 """Restarts of a worker, as machines come and go."""
 
 
+@entry_point
 def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Cluster the images of a table, and publish the clusters for manual labelling.
 
@@ -66,11 +67,7 @@ def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _cluster(config, Progress("cluster", progress))
-
-
-def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
+    report = Progress("cluster", progress)
     source = open_source(config.table, config.embedding)
     table, inputs = source.table, source.as_inputs()
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])

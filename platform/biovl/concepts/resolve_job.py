@@ -32,8 +32,8 @@ from biovl.core.errors import ConfigError
 from biovl.core.filesystems import open_location
 from biovl.core.tables import COLUMNS, open_table
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.failures import check_usable
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -41,6 +41,7 @@ FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
+@entry_point
 def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Label clusters by majority vote, and images by their clusters.
 
@@ -61,22 +62,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
             written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _resolve(config, Progress("resolve", progress))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """Result of the votes."""
-
-    resolved: Sequence[Resolved]
-    refused: Sequence[RefusedVote]
-    counted: int
-    unnamed: Mapping[int, int]
-    """Number of reviewers with contradictory votes alone, by cluster."""
-
-
-def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
+    say = Progress("resolve", progress)
     concepts, taxonomy = open_concepts(config.concepts), load_taxonomy(config.taxonomy)
     source = _new_table(config, concepts)
     data = _bytes(config.votes)
@@ -141,6 +127,17 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
             warnings=_warnings(outcome),
         )
         return draft.publish(manifest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """Result of the votes."""
+
+    resolved: Sequence[Resolved]
+    refused: Sequence[RefusedVote]
+    counted: int
+    unnamed: Mapping[int, int]
+    """Number of reviewers with contradictory votes alone, by cluster."""
 
 
 def _new_table(config: ResolveConfig, concepts: Concepts) -> EmbeddedTable | None:

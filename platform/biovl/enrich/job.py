@@ -43,8 +43,8 @@ from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.fetching import IDS_PER_REQUEST, EntrezRequests
 from biovl.enrich.joining import ARTICLE_COLUMNS, PubMedAnswers, pmids_of, schema
-from biovl.runtime.failures import check_usable, explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.failures import check_usable
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 _ARTICLES = "articles/"
@@ -56,6 +56,7 @@ FORMAT = 1
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
+@entry_point
 def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Request PubMed's data about the articles of a harvest and publish it row for row.
 
@@ -70,11 +71,7 @@ def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         ServiceError: If PubMed is unreachable or rejects everything; the job can be resumed.
         StorageError: If a disk or bucket fails; the job can be resumed.
     """
-    with explain_resume(config.out):
-        return _enrich(config, Progress("enrich", progress))
-
-
-def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
+    report = Progress("enrich", progress)
     inputs, names = _harvest_of(config)
     # The bytes depend only on the responses, not on who served them or how fast; no key is stored.
     job = Job.of(

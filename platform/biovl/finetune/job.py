@@ -38,8 +38,7 @@ from biovl.models.weight_files import local_copy
 from biovl.pretrain import job as pretrain_job
 from biovl.pretrain.config import MAY_CHANGE, PretrainConfig, ValidationConfig
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 KIND = "model"
@@ -50,6 +49,7 @@ BEFORE, AFTER = "before", "after"
 """Names of the given and the published model in the report."""
 
 
+@entry_point
 def finetune(config: FinetuneConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Fine-tune a model, and publish its selected interpolation with the given model.
 
@@ -69,27 +69,6 @@ def finetune(config: FinetuneConfig, *, progress: TextIO = sys.stderr) -> Manife
         TrainingError: If training diverged.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with explain_resume(config.out):
-        return _finetuned(config, progress)
-
-
-def estimated(config: FinetuneConfig) -> str:
-    """Return an estimate of the training run as text.
-
-    Raises:
-        ConfigError: If a setting does not fit the corpus or the model.
-        ArtifactError: If ``corpus`` is not a corpus, or the model cannot be read.
-    """
-    settings = start.settings_of(encoders.describe(config.model))
-    pairs = _pairs(config)
-    judged = len(config.alphas) * pairs[VAL] + 2 * pairs[TEST]
-    return pretrain_job.estimated(_training(config, settings, pairs)) + (
-        f"\n  After it, {judged:,} pairs are embedded to select and judge the model, and the "
-        f"images of {len(config.retained) + len(config.tasks)} other tasks.\n"
-    )
-
-
-def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
     known = encoders.describe(config.model)
     settings = start.settings_of(known)
     pairs = _pairs(config)
@@ -114,6 +93,22 @@ def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
         report = _judged(config, base, uri, progress)
         draft.check()
         return _publish(config, job, draft, base, tuned, selection, report, pairs, progress)
+
+
+def estimated(config: FinetuneConfig) -> str:
+    """Return an estimate of the training run as text.
+
+    Raises:
+        ConfigError: If a setting does not fit the corpus or the model.
+        ArtifactError: If ``corpus`` is not a corpus, or the model cannot be read.
+    """
+    settings = start.settings_of(encoders.describe(config.model))
+    pairs = _pairs(config)
+    judged = len(config.alphas) * pairs[VAL] + 2 * pairs[TEST]
+    return pretrain_job.estimated(_training(config, settings, pairs)) + (
+        f"\n  After it, {judged:,} pairs are embedded to select and judge the model, and the "
+        f"images of {len(config.retained) + len(config.tasks)} other tasks.\n"
+    )
 
 
 def _accepts(config: FinetuneConfig, draft: Draft, changed: set[str]) -> bool:

@@ -47,8 +47,7 @@ from biovl.models.wise_ft import (
     model_card,
     read_model,
 )
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 KIND = "model"
@@ -61,6 +60,7 @@ _HASHED = (".safetensors", ".bin", ".pt", ".pth", ".json", ".txt", ".model")
 """Suffixes of the files of a model."""
 
 
+@entry_point
 def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Interpolate two models, and publish the result as a model.
 
@@ -79,7 +79,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with explain_resume(config.out), ExitStack() as stack:
+    with ExitStack() as stack:
         given = [_Given(name, getattr(config, name), stack) for name in ("base", "tuned")]
         inputs = [model.as_input() for model in given]
         if config.corpus is not None:

@@ -39,11 +39,10 @@ from biovl.harvest.sources import (
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import (
     check_usable,
-    explain_resume,
     raise_task_error,
     run_task,
 )
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 KIND = "figures"
@@ -57,6 +56,7 @@ FORMAT = 5
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
+@entry_point
 def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Read every package of a source and publish its figures and articles.
 
@@ -76,8 +76,48 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
             another process.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with explain_resume(config.out):
-        return _harvest(config, Progress("harvest", progress))
+    report = Progress("harvest", progress)
+    own = _own_job(config)
+    if own is not None:
+        return own.harvest(config, report)
+    inputs = _inputs(config)
+    job = job_of(config, inputs)
+    published = job.find_published()
+    if published is not None:
+        return _with_changes(config, published, report)
+    # The plan is stored, so that a resumed job reads the same packages. It is made before anything
+    # is written, so that a mistyped path leaves no files behind.
+    planned, listed = Draft(config.out).read_note("plan"), None
+    if planned is None:
+        source = _source(config)
+        # Before the plan: what is added in between is reported, even if it is harvested.
+        listed = source.listing() if isinstance(source, Lists) else None
+        planned = plan_units(config)
+    with job.begin() as draft:
+        if listed is not None:
+            write_listing(draft.folder, listed)
+        units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
+        warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
+        report.warn(warnings)
+
+        def read(task: Mapping[str, Any]) -> dict[str, int]:
+            return read_unit(config, task["unit"], task["addresses"])
+
+        read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
+        manifest = manifest_of(job, draft, len(units), warnings)
+        sizes = draft.folder.sizes([LISTING])
+        listing = {name: {"size_bytes": size} for name, size in sizes.items()}
+        manifest = replace(manifest, files={**manifest.files, **listing})
+        check_figures(config, manifest)
+        changed = [item.uri for item in _inputs(config) if item not in inputs]
+        if changed:
+            raise SourceError(
+                f"{', '.join(changed)} changed while it was harvested: {config.out} may mix rows "
+                "of both versions. Remove it and harvest again"
+            )
+        published = draft.publish(manifest)
+    # A resumed harvest may have begun long ago.
+    return published if listed is not None else _with_changes(config, published, report)
 
 
 def estimate(config: HarvestConfig) -> str:
@@ -136,50 +176,6 @@ def _source(config: HarvestConfig) -> Source:
     for folder in folders:
         refuse_overlap(config.out, {"source": folder})
     return source
-
-
-def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
-    own = _own_job(config)
-    if own is not None:
-        return own.harvest(config, report)
-    inputs = _inputs(config)
-    job = job_of(config, inputs)
-    published = job.find_published()
-    if published is not None:
-        return _with_changes(config, published, report)
-    # The plan is stored, so that a resumed job reads the same packages. It is made before anything
-    # is written, so that a mistyped path leaves no files behind.
-    planned, listed = Draft(config.out).read_note("plan"), None
-    if planned is None:
-        source = _source(config)
-        # Before the plan: what is added in between is reported, even if it is harvested.
-        listed = source.listing() if isinstance(source, Lists) else None
-        planned = plan_units(config)
-    with job.begin() as draft:
-        if listed is not None:
-            write_listing(draft.folder, listed)
-        units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
-        warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
-        report.warn(warnings)
-
-        def read(task: Mapping[str, Any]) -> dict[str, int]:
-            return read_unit(config, task["unit"], task["addresses"])
-
-        read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
-        manifest = manifest_of(job, draft, len(units), warnings)
-        sizes = draft.folder.sizes([LISTING])
-        listing = {name: {"size_bytes": size} for name, size in sizes.items()}
-        manifest = replace(manifest, files={**manifest.files, **listing})
-        check_figures(config, manifest)
-        changed = [item.uri for item in _inputs(config) if item not in inputs]
-        if changed:
-            raise SourceError(
-                f"{', '.join(changed)} changed while it was harvested: {config.out} may mix rows "
-                "of both versions. Remove it and harvest again"
-            )
-        published = draft.publish(manifest)
-    # A resumed harvest may have begun long ago.
-    return published if listed is not None else _with_changes(config, published, report)
 
 
 def _with_changes(config: HarvestConfig, published: Manifest, report: Progress) -> Manifest:

@@ -31,8 +31,7 @@ from biovl.index.vectors import check_factory, choose_factory, least_vectors
 from biovl.models import encoder as encoders
 from biovl.models import weight_identity
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages, run_with_model
 
@@ -54,6 +53,7 @@ _LATE = ("factory", "profile", "seed", "recall")
 """Settings without effect before step 3: a draft can be resumed with other values."""
 
 
+@entry_point
 def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Embed a corpus and publish an index of its figures.
 
@@ -72,11 +72,7 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         StorageError: If a disk or bucket fails; run the job again to resume.
         BiovlError: If recall is below the minimum; the message lists all measurements.
     """
-    with explain_resume(config.out):
-        return _index(config, Progress("index", progress))
-
-
-def _index(config: IndexConfig, report: Progress) -> Manifest:
+    report = Progress("index", progress)
     inputs, before, reason = _inputs(config)
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])
     published = job.find_published()

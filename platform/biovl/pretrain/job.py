@@ -75,8 +75,7 @@ from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import check_room, connect_ray
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.workers import Workers
 
 KIND = "model"
@@ -86,6 +85,7 @@ FORMAT = 1
 _LISTEN_S = 0.5
 
 
+@entry_point
 def pretrain(
     config: PretrainConfig,
     *,
@@ -120,8 +120,8 @@ def pretrain(
         TrainingStopped: If the run failed too often.
         StorageError: If a disk or bucket fails; the same command resumes the run.
     """
-    with explain_resume(config.out):
-        return _pretrained(config, progress, validated, pins or {})
+    with advise_fork(config.out):
+        return _published_or_trained(complete_model(config), progress, validated, pins or {})
 
 
 def check(config: PretrainConfig) -> None:
@@ -135,16 +135,6 @@ def check(config: PretrainConfig) -> None:
     described = describe(config.model, config.optim)
     mixture = read_mixture(config)
     find_fork(config, mixture, check_run(config, mixture, image_px=described.image_size))
-
-
-def _pretrained(
-    config: PretrainConfig,
-    progress: TextIO,
-    validated: Callable[[int, Mapping[str, Any]], None],
-    pins: Mapping[str, str],
-) -> Manifest:
-    with advise_fork(config.out):
-        return _published_or_trained(complete_model(config), progress, validated, pins)
 
 
 def _published_or_trained(

@@ -1,6 +1,7 @@
 """Life cycle of a job: return an earlier result, or begin or resume a draft and publish it.
 
-with explain_resume(config.out):
+@entry_point
+def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])
     published = job.find_published()
     if published is not None:
@@ -12,9 +13,10 @@ with explain_resume(config.out):
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from biovl.core import config as configs
 from biovl.core.artifacts import (
@@ -30,9 +32,37 @@ from biovl.core.errors import ArtifactError, BiovlError, DamagedTable, NothingUs
 from biovl.core.filesystems import without_credentials
 from biovl.core.leases import acquire_lease
 from biovl.core.tables import damaged_tables
+from biovl.runtime.failures import explain_resume
 
 _REPLACED = "replaced_inputs"
 """Note of a draft whose inputs were replaced while it was written."""
+
+
+class _Config(Protocol):
+    @property
+    def out(self) -> str: ...
+
+
+_ConfigT = TypeVar("_ConfigT", bound=_Config)
+_Options = ParamSpec("_Options")
+_Result = TypeVar("_Result")
+
+
+def entry_point(
+    run: Callable[Concatenate[_ConfigT, _Options], _Result],
+) -> Callable[Concatenate[_ConfigT, _Options], _Result]:
+    """Decorate a job's function: check its settings, and explain how it resumes.
+
+    Settings from a command line have been checked before; those of a configuration that Python code
+    created are checked here.
+    """
+
+    @functools.wraps(run)
+    def checked(config: _ConfigT, /, *args: _Options.args, **kwargs: _Options.kwargs) -> _Result:
+        with explain_resume(config.out):
+            return run(configs.validated(config), *args, **kwargs)
+
+    return checked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ import ray
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error
-from biovl.runtime.job import Job
+from biovl.runtime.failures import raise_task_error
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.split.detector.config import KIND, DetectorConfig
 from biovl.split.detector.figures import CHUNK, Drawer, Figures, draw
@@ -24,6 +24,7 @@ FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
+@entry_point
 def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Train a panel detector on synthetic figures and publish it.
 
@@ -39,11 +40,7 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
         ArtifactError: If ``out`` holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _train_detector(config, Progress("detector", progress))
-
-
-def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
+    report = Progress("detector", progress)
     # Output folder, workers and intervals do not affect the trained weights.
     job = Job.of(config, KIND, output_format=FORMAT, without=["workers", "save_every"])
     published = job.find_published()

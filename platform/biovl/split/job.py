@@ -27,8 +27,8 @@ from biovl.core.tables import open_part
 from biovl.images.labels.network import builtin_network
 from biovl.models import weight_identity
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.failures import check_usable
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 from biovl.split.config import NO_DETECTOR, SplitConfig
@@ -43,6 +43,7 @@ _FIGURES, _ARTICLES = "figures/", "articles/"
 _BLOCK = 1 << 24
 
 
+@entry_point
 def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Split the compound figures of a harvest and publish all figures and panels.
 
@@ -57,11 +58,7 @@ def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Mani
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out):
-        return _split_figures(config, Progress("split", progress))
-
-
-def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
+    report = Progress("split", progress)
     harvest = read_manifest(config.figures, "figures")
     names = sorted(name for name in harvest.files if name.startswith(_FIGURES))
     if not names:

@@ -38,7 +38,7 @@ from biovl.pretrain.models import identify_weights, named_weights, pins_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
@@ -70,6 +70,7 @@ _OVER = "over"
 _RANKED_BY, _TIME = "mean_recall_at_1", "training_done"
 
 
+@entry_point
 def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Train the models of a table of settings, and publish it.
 
@@ -91,6 +92,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             process.
         TrainingError: If all trials failed, or one for a reason that may not recur, such as a lost
             node; the same command retries them.
+        StorageError: If a disk or bucket fails; the same command resumes the sweep.
     """
     trials = trials_of(config)
     inputs = [

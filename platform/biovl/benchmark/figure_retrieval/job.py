@@ -25,8 +25,7 @@ from biovl.core.artifacts import (
 from biovl.core.errors import NothingUsable
 from biovl.core.filesystems import without_credentials
 from biovl.core.tables import write_table
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 FORMAT = 3
@@ -35,6 +34,7 @@ FEW = 1_000
 """Fewer figures than this are worth a warning: recall says little."""
 
 
+@entry_point
 def figure_retrieval(config: FigureRetrievalConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Publish a retrieval task: captions and citing sentences as queries, figures as corpus.
 
@@ -50,11 +50,7 @@ def figure_retrieval(config: FigureRetrievalConfig, *, progress: TextIO = sys.st
         NothingUsable: If no figure is left.
         StorageError: If a disk or bucket fails; run the same command again.
     """
-    with explain_resume(config.out):
-        return _run(config, Progress(KIND, progress))
-
-
-def _run(config: FigureRetrievalConfig, report: Progress) -> Manifest:
+    report = Progress(KIND, progress)
     source = read_manifest(config.figures, "figures")
     inputs = [_input("figures", config.figures)]
     for number, uri in enumerate(config.training):

@@ -24,8 +24,7 @@ from biovl.benchmark.prepare.writer import draft_name, schema_of, split_writer
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, find_manifest, refuse_overlap
 from biovl.core.errors import NothingUsable
-from biovl.runtime.failures import explain_resume
-from biovl.runtime.job import Job
+from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
 FORMAT = 1
@@ -37,6 +36,7 @@ _REPLACED = ("parts/", "splits/")
 """What is read anew if the raw files changed before publication."""
 
 
+@entry_point
 def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Read the raw files of a data set and publish its images, labels and splits.
 
@@ -51,11 +51,7 @@ def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest
         ArtifactError: If ``out`` holds something else, or lies within the raw files.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with explain_resume(config.out):
-        return _prepare(config, Progress("prepare", progress))
-
-
-def _prepare(config: PrepareConfig, report: Progress) -> Manifest:
+    report = Progress("prepare", progress)
     job = Job.of(config, KIND, _inputs(config), output_format=FORMAT, without=["threads"])
     published = job.find_published()
     if published is not None:
