@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import open_clip
 import torch
@@ -19,6 +19,7 @@ from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
 from open_clip.hf_model import HFTextEncoder
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
 from open_clip.pretrained import get_pretrained_cfg
+from pydantic import Field
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
@@ -32,6 +33,8 @@ _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
 _CONFIG = "open_clip_config.json"
 _PREPROCESS = ("interpolation", "resize_mode", "fill_color")
 _PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
+
+_Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +74,9 @@ class Config:
     """Standard deviation of RGB in 0..1. None: from the architecture's folder, otherwise
     OpenAI's."""
 
-    patch_dropout: float = 0.0
-    """Share of patches dropped in training (FLIP), in [0, 1)."""
-    text_dropout: float | None = None
+    patch_dropout: _Dropout = 0.0
+    """Share of patches dropped in training (FLIP)."""
+    text_dropout: _Dropout | None = None
     """Dropout of hidden states in a transformers tower; None uses its configuration (BERT: 0.1).
     Packed attention does not support dropout of attention weights, so there is none."""
 
@@ -97,10 +100,6 @@ class Config:
     def __post_init__(self) -> None:
         if not self.architecture and not (self.embed_dim and self.vision_cfg and self.text_cfg):
             raise ValueError("give an architecture, or embed_dim, vision_cfg and text_cfg")
-        if not 0 <= self.patch_dropout < 1:
-            raise ValueError(f"patch_dropout must be in [0, 1), got {self.patch_dropout}")
-        if self.text_dropout is not None and not 0 <= self.text_dropout < 1:
-            raise ValueError(f"text_dropout must be in [0, 1), got {self.text_dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
