@@ -139,7 +139,7 @@ def test_a_table_without_ids_is_sampled_by_place(table: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"select.rows": 0}, "rows must be positive"),
+        ({"select.rows": 0}, r"select\.rows: .* greater than 0"),
         ({"select.rules": ["min_sides(3)"]}, "min_sides"),
     ],
 )

@@ -3,7 +3,9 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.annotate import identity
 from biovl.annotate.annotators import Annotator, Precision, file_bytes
@@ -21,17 +23,13 @@ from biovl.core.workers import WorkerConfig
 class AnnotateWorkers(WorkerConfig):
     """Number and resources of actors, each with a copy of the model. They do not affect results."""
 
-    count: int = 0
+    count: NonNegativeInt = 0
     """Maximum number of actors. 0: on CPUs, one per ``cpus`` cores of the cluster; with ``gpus``,
     as many as the cluster can provide."""
-    least: int = 1
-    """Number of actors at the start, at least 1; more are added up to ``count`` while batches
-    wait."""
+    least: PositiveInt = 1
+    """Number of actors at the start; more are added up to ``count`` while batches wait."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.count < 0 or self.least < 1:
-            raise ValueError("workers.least must be positive, workers.count not negative")
         if 0 < self.count < self.least:
             raise ValueError(f"least ({self.least}) must not be more than count ({self.count})")
 
@@ -47,18 +45,14 @@ class SelectConfig:
     columns: tuple[str, ...] = ()
     """Published folders of columns of the same table that rules read, such as labels of resolve."""
 
-    rows: int | None = None
+    rows: PositiveInt | None = None
     """Maximum number of rows: a random sample of those that pass the rules. A larger number selects
     the same rows, and others. None: all."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the sample."""
 
     def __post_init__(self) -> None:
-        if self.rows is not None and self.rows < 1:
-            raise ValueError(f"rows must be positive, got {self.rows}")
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")
         named = tuple(with_names(rule) for rule in self.rules)
         make_rules(named)
         object.__setattr__(self, "rules", named)
@@ -90,10 +84,10 @@ class AnnotateConfig:
     precision: Precision = "auto"
     """Precision of the model: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that support
     it, otherwise float32."""
-    batch: int = 64
+    batch: PositiveInt = 64
     """Rows per forward pass of the model. Finished batches are not computed again after an
     interruption."""
-    rows_per_task: int = 1_024
+    rows_per_task: PositiveInt = 1_024
     """Rows that one task reads and decodes, at least one row group of the table."""
     workers: AnnotateWorkers = field(default_factory=AnnotateWorkers)
     """Number and resources of the actors."""
@@ -102,8 +96,6 @@ class AnnotateConfig:
     """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
-        if min(self.batch, self.rows_per_task) < 1:
-            raise ValueError("batch and rows_per_task must be positive")
         if configs.is_unfinished(self):
             return
         # Resolved here, so that unknown names and settings are reported with other invalid ones.

@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from biovl.annotate.annotators import Precision, fit_in_square, pixels_of
 from biovl.core.errors import ArtifactError
@@ -41,7 +42,7 @@ class Config:
     pad: resize the longer side to ``size_px`` and pad with white."""
     resize_px: int = preparation.RESIZE_PX
     """Shorter side before the crop, in pixels."""
-    size_px: int = preparation.SIZE_PX
+    size_px: Annotated[int, Field(ge=1, le=4_096)] = preparation.SIZE_PX
     """Side of the model's input square, in pixels; a multiple of the patch size."""
 
     @property
@@ -50,8 +51,6 @@ class Config:
         return "dinov2"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size_px <= 4_096:
-            raise ValueError(f"size_px must be in 1..4096, got {self.size_px}")
         if self.resize == "crop" and not self.size_px <= self.resize_px <= 8_192:
             raise ValueError(
                 f"resize_px must be in size_px..8192 ({self.size_px}..8192), got {self.resize_px}"

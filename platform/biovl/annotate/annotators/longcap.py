@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from PIL import Image
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.annotate.annotators import NO_TEXT, Precision, file_bytes, pixels_of
 from biovl.annotate.annotators.context import DEFINES, READS, SAYS, texts_as_json
@@ -55,22 +56,18 @@ _FEATURES = (
 class EngineConfig:
     """The model on GPUs of the cluster, through vLLM; replaces an endpoint."""
 
-    copies: int = 0
+    copies: NonNegativeInt = 0
     """Number of model copies; 0: no engine, requests go to the endpoint."""
-    gpus: int = 1
+    gpus: PositiveInt = 1
     """Number of GPUs per copy of the model."""
     weights: str = ""
     """A folder, or a name on the Hugging Face Hub; empty: the model's name."""
-    batch: int = 16
+    batch: PositiveInt = 16
     """Requests per batch of a copy."""
-    context_tokens: int = 16_384
+    context_tokens: PositiveInt = 16_384
     """Maximum tokens of a request, with its image and its answer."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Additional arguments of vLLM's engine."""
-
-    def __post_init__(self) -> None:
-        if self.copies < 0 or min(self.gpus, self.batch, self.context_tokens) < 1:
-            raise ValueError("gpus, batch and context_tokens must be positive, copies not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,7 @@ class Config:
     it pay for each request only once."""
     prompts: str = "v1"
     """Version of the built-in prompts, or a YAML file, local or ``s3://``."""
-    image_px: int = 1_024
+    image_px: Annotated[int, Field(ge=28)] = 1_024
     """Maximum longer side of an image; larger images are resized, since models charge by pixels."""
     sampling: Sampling = field(default_factory=Sampling)
     """Sampling parameters of the model."""
@@ -96,9 +93,9 @@ class Config:
     """The model on GPUs of the cluster, instead of an endpoint."""
     budget: Budget = field(default_factory=Budget)
     """Limits on the cost."""
-    most_failures: float = 0.2
-    """Maximum share of figures without a long caption, in [0, 1]: above it the job stops. Checked
-    after the first 20 figures."""
+    most_failures: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Maximum share of figures without a long caption: above it the job stops. Checked after the
+    first 20 figures."""
 
     @property
     def column(self) -> str:
@@ -117,10 +114,6 @@ class Config:
     answers."""
 
     def __post_init__(self) -> None:
-        if self.image_px < 28:
-            raise ValueError(f"image_px must be 28 or more, got {self.image_px}")
-        if not 0 < self.most_failures <= 1:
-            raise ValueError(f"most_failures must be in (0, 1], got {self.most_failures}")
         if self.engine.copies and self.endpoint.url:
             raise ValueError("endpoint.url and engine are mutually exclusive: set one")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from biovl.annotate.longcap.spending import AnswerCache, Ledger
 from biovl.annotate.longcap.steps import ModelAnswer
@@ -43,26 +44,22 @@ class EndpointConfig:
     """Base URL of the API, with its version: ``https://host/v1``. Empty: cached answers only."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable with the key, on the requesting machine; without it no key is sent."""
-    concurrent: int = 32
+    concurrent: PositiveInt = 32
     """Maximum concurrent requests."""
-    requests_per_minute: float = 0
+    requests_per_minute: NonNegativeFloat = 0
     """Maximum requests per minute, evenly spaced; 0: limited by ``concurrent`` only."""
-    tokens_per_minute: float = 0
+    tokens_per_minute: NonNegativeFloat = 0
     """Maximum estimated tokens per minute; 0: no limit."""
-    timeout_s: float = 300
+    timeout_s: PositiveFloat = 300
     """Timeout of an attempt, in seconds."""
-    tries: int = 6
+    tries: PositiveInt = 6
     """Attempts per request, if the endpoint is busy, fails or is unreachable."""
-    first_wait_s: float = 1
+    first_wait_s: PositiveFloat = 1
     """Seconds before the second attempt; doubles with each attempt. A longer Retry-After wins."""
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url must begin with https:// or http://, got {self.url!r}")
-        if min(self.concurrent, self.tries) < 1 or min(self.timeout_s, self.first_wait_s) <= 0:
-            raise ValueError("concurrent, tries, timeout_s and first_wait_s must be positive")
-        if min(self.requests_per_minute, self.tokens_per_minute) < 0:
-            raise ValueError("rates must not be negative")
 
 
 class Pace:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import NonNegativeFloat
+
 from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
@@ -29,15 +31,13 @@ class Budget:
     """Maximum of input and output tokens together; None: no limit."""
     dollars: float | None = None
     """Maximum cost in dollars, at the prices below; None: no limit."""
-    dollars_per_million_input: float = 0.0
+    dollars_per_million_input: NonNegativeFloat = 0.0
     """The endpoint's price of a million input tokens, images included."""
-    dollars_per_million_output: float = 0.0
+    dollars_per_million_output: NonNegativeFloat = 0.0
     """The endpoint's price of a million output tokens."""
 
     def __post_init__(self) -> None:
         prices = (self.dollars_per_million_input, self.dollars_per_million_output)
-        if min(prices) < 0:
-            raise ValueError("prices must not be negative")
         if self.dollars is not None and max(prices) == 0:
             raise ValueError(
                 "dollars can be capped where prices are known: set dollars_per_million_input and "

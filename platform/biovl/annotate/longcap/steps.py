@@ -7,7 +7,9 @@ many figures at a time. Requests depend only on the figure and on earlier answer
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from biovl.annotate.longcap import answers
 from biovl.annotate.longcap.answers import Feature, Malformed, read_caption, read_features
@@ -22,34 +24,28 @@ OK = "ok"
 class Sampling:
     """Sampling parameters of the model."""
 
-    temperature: float = 0.0
+    temperature: NonNegativeFloat = 0.0
     """Sampling temperature; 0: greedy decoding."""
-    top_p: float = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: int = 0
     """Seed of sampling; endpoints without support ignore it."""
-    caption_tokens: int = 1_024
+    caption_tokens: Annotated[int, Field(ge=16)] = 1_024
     """Maximum tokens of a caption."""
-    assessment_tokens: int = 4_096
+    assessment_tokens: Annotated[int, Field(ge=16)] = 4_096
     """Maximum tokens of an assessment."""
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0 or not 0 < self.top_p <= 1:
-            raise ValueError("temperature must not be negative, top_p in (0, 1]")
-        if min(self.caption_tokens, self.assessment_tokens) < 16:
-            raise ValueError("captions and assessments need 16 tokens and more")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
     """Length limits of captions, in words."""
 
-    least_words: int = 5
+    least_words: PositiveInt = 5
     most_words: int = 400
     draft_words: int = 250
     """Requested length of a caption, in words: about 323 tokens, LongCAP's mean."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.least_words <= self.draft_words <= self.most_words:
+        if not self.least_words <= self.draft_words <= self.most_words:
             raise ValueError("least_words <= draft_words <= most_words is required")
 
 
