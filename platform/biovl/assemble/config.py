@@ -1,7 +1,9 @@
 """Settings of assemble."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.assemble.duplicates import MAX_DISTANCE
 from biovl.assemble.rules import make_rules, with_names
@@ -57,43 +59,35 @@ _OTHER_TOPICS = (
 class ImageConfig:
     """Size and format of the images in the shards."""
 
-    short_side_px: int | None = None
+    short_side_px: PositiveInt | None = None
     """Maximum length of the shorter side, in pixels: larger images are reduced, and stored as RGB
     JPEG. None: keep the published bytes; what training readers do not support or show wrongly
     (TIFF, GIF, 16 bits, transparent parts, an EXIF orientation …) becomes PNG as displayed."""
 
-    jpeg_quality: int = 90
-    """JPEG quality of reduced images, 1..95 on Pillow's scale."""
-
-    def __post_init__(self) -> None:
-        if self.short_side_px is not None and self.short_side_px < 1:
-            raise ValueError(f"short_side_px must be positive, got {self.short_side_px}")
-        if not 1 <= self.jpeg_quality <= 95:
-            raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
+    jpeg_quality: Annotated[int, Field(ge=1, le=95)] = 90
+    """JPEG quality of reduced images, on Pillow's scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitShares:
     """Sizes of the val and test splits, which consist of whole articles or groups of a table."""
 
-    val_permyriad: int = 500
+    val_permyriad: NonNegativeInt = 500
     """Articles of 10,000 that go to val; 0: no val split."""
 
-    test_permyriad: int = 500
+    test_permyriad: NonNegativeInt = 500
     """Articles of 10,000 that go to test; 0: no test split."""
 
-    least_articles: int = 50
+    least_articles: NonNegativeInt = 50
     """Minimum articles of val, and of test: smaller splits are extended to this number, but to at
     most a tenth of all articles, and at least one. 0: no minimum."""
 
-    most_articles: int | None = 10_000
+    most_articles: PositiveInt | None = 10_000
     """Maximum articles of val, and of test; larger splits are cut to it. None: no maximum."""
 
     def __post_init__(self) -> None:
-        if self.least_articles < 0 or (self.most_articles or 1) < max(1, self.least_articles):
-            raise ValueError("most_articles must be at least 1 and least_articles, that at least 0")
-        if min(self.val_permyriad, self.test_permyriad) < 0:
-            raise ValueError("shares must not be negative")
+        if self.most_articles is not None and self.most_articles < self.least_articles:
+            raise ValueError("most_articles must not be less than least_articles")
         if self.val_permyriad + self.test_permyriad > 10_000:
             raise ValueError("val and test together are more than all articles")
 
@@ -110,12 +104,10 @@ class DuplicateConfig:
     """Whether similar images, by perceptual hash, count as duplicates, in addition to identical
     files."""
 
-    max_distance: int = MAX_DISTANCE
-    """Maximum Hamming distance of the 64-bit perceptual hashes of near duplicates, 0..8 bits."""
+    max_distance: Annotated[int, Field(ge=0, le=8)] = MAX_DISTANCE
+    """Maximum Hamming distance of the 64-bit perceptual hashes of near duplicates, in bits."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_distance <= 8:
-            raise ValueError(f"max_distance must be in 0..8, got {self.max_distance}")
         if self.near and not self.exact:
             raise ValueError("near=true requires exact=true: identical files look alike")
 
@@ -128,18 +120,15 @@ class BalanceConfig:
     """Column with the labels: one string per row, or a list of strings. A row with several labels
     is kept only if none of them has reached the cap."""
 
-    cap: int | None = None
+    cap: PositiveInt | None = None
     """Maximum pairs per label; pairs without a label count as one label of their own. None: no
     cap."""
 
-    target: int | None = None
+    target: PositiveInt | None = None
     """Instead of ``cap``: the largest cap that keeps at most this many pairs in total is used.
     None: no target."""
 
     def __post_init__(self) -> None:
-        for name, value in (("cap", self.cap), ("target", self.target)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be positive, got {value}")
         if self.cap is not None and self.target is not None:
             raise ValueError("cap and target exclude each other: set one of them")
 
@@ -153,15 +142,11 @@ class BalanceConfig:
 class ShardConfig:
     """Maximum number of pairs and size of a shard."""
 
-    pairs: int = 10_000
+    pairs: PositiveInt = 10_000
     """Maximum pairs per shard."""
 
-    size_mb: int = 1_000
+    size_mb: PositiveInt = 1_000
     """Maximum size of a shard in MB; only a single larger pair exceeds it."""
-
-    def __post_init__(self) -> None:
-        if self.pairs < 1 or self.size_mb < 1:
-            raise ValueError("pairs and size_mb must be positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,13 +218,11 @@ class AssembleConfig:
     may_be_empty: bool = False
     """Whether to publish a result without any usable row; otherwise this is an error."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the order of the pairs, and of the choice of pairs that ``balance`` keeps. Splits do
     not depend on it: they are a function of the article ids."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")
         if len(set(self.embeddings)) < len(self.embeddings):
             raise ValueError(f"embeddings: a column occurs twice in {list(self.embeddings)}")
         # Checked here, so that unknown names and settings are reported with other invalid ones.
