@@ -14,6 +14,7 @@ from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import DrawResult
 from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, accuracy_and_likelihood
 from biovl.benchmark.tasks import fine_tune, linear_probe
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError, TrainingError
 from tests.benchmark.memory import MemoryImages, embedded, random_unit
 from tests.benchmark.test_encoders import save_clip, save_dinov2, save_ours
@@ -160,7 +161,8 @@ def test_it_is_judged_as_a_probe_is_and_refuses_vectors() -> None:
 
 
 def test_settings_of_the_training_make_sense() -> None:
-    with pytest.raises(ValueError, match="head_times"):
-        TuningConfig(lrs=())
-    with pytest.raises(ValueError, match="fractions"):
-        task(fractions=(2.0,))
+    wrong = {"data": "", "fractions": [1.0, 2.0], "tuning.lrs": []}
+    with pytest.raises(
+        ConfigError, match=r"fractions\.1: .*(?s:.)*tuning\.lrs: .* at least 1 item"
+    ):
+        configs.build(fine_tune.Config, wrong)

@@ -6,7 +6,8 @@ import sklearn.metrics
 
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.tasks import linear_probe
-from biovl.core.errors import ArtifactError
+from biovl.core import config as configs
+from biovl.core.errors import ArtifactError, ConfigError
 from tests.benchmark.memory import MemoryImages, embedded, random_unit, unit
 
 QUICK = {"strengths": (0.01, 1.0, 100.0)}
@@ -111,9 +112,10 @@ def test_a_set_without_train_or_readable_test_is_refused(tmp_path) -> None:
 
 
 def test_settings_make_sense() -> None:
-    with pytest.raises(ValueError, match="fractions"):
-        linear_probe.Config(data="", fractions=(0.0, 1.0))
-    with pytest.raises(ValueError, match="fractions are different"):
-        linear_probe.Config(data="", fractions=(0.1, 0.1))
-    with pytest.raises(ValueError, match="seeds are different"):
-        linear_probe.Config(data="", seeds=(0, 0))
+    for wrong, where in (
+        ({"fractions": (0.0, 1.0)}, r"fractions\\.0"),
+        ({"fractions": (0.1, 0.1)}, "fractions.*different"),
+        ({"seeds": (0, 0)}, "seeds.*different"),
+    ):
+        with pytest.raises(ConfigError, match=where):
+            configs.build(linear_probe.Config, {"data": "", **wrong})

@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from biovl.core.config import REQUIRED, Recipe, is_unfinished
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from biovl.core.config import REQUIRED, Recipe, Share, is_unfinished
 from biovl.core.plugins import Plugin
 from biovl.core.workers import Precision
 
@@ -25,12 +27,10 @@ class WiseFt:
     """The model before fine-tuning: a folder in open_clip's layout, local or ``s3://``."""
     tuned: str
     """The fine-tuned model, a folder in the same layout."""
-    alphas: tuple[float, ...] = tuple(step / 10 for step in range(11))
+    alphas: Annotated[tuple[Share, ...], Field(min_length=1)] = tuple(
+        step / 10 for step in range(11)
+    )
     """Interpolation coefficients: 0 is ``base``, 1 is ``tuned``."""
-
-    def __post_init__(self) -> None:
-        if not self.alphas or not all(0 <= alpha <= 1 for alpha in self.alphas):
-            raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
 
     def models(self) -> dict[str, str]:
         """Return the ``wise-ft:`` name that loads each interpolated model, by its report name."""
@@ -50,17 +50,13 @@ def name_of(alpha: float) -> str:
 class BenchmarkWorkers:
     """Number and resources of the actors that embed, and of the workers of tasks that train."""
 
-    count: int = 1
+    count: PositiveInt = 1
     """Number of workers, each with a copy of the model. On a single machine without GPUs, 1 embeds
     in the job's own process."""
-    cpus: float = 1
+    cpus: PositiveFloat = 1
     """CPU cores per worker, and threads that decode images."""
-    gpus: float = 0
+    gpus: NonNegativeFloat = 0
     """GPUs per worker; 0 computes on the CPU."""
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.cpus <= 0 or self.gpus < 0:
-            raise ValueError("count is at least 1, cpus above 0, gpus not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +98,19 @@ class BenchmarkConfig:
     cache: str = ""
     """A folder that caches embeddings for later runs; empty: ``.benchmark-cache`` next to
     ``out``."""
-    resamples: int = 1_000
+    resamples: PositiveInt = 1_000
     """Bootstrap resamples of the confidence intervals."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Seed of the confidence intervals, the order of options and other choices of tasks that have
     no seed of their own: ``vqa`` trains with ``learning.seed``, probes and fine-tuning draw with
     ``seeds``."""
     precision: Precision = "auto"
     """Precision of the towers: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that
     support it, otherwise float32. ``vqa`` computes in float32."""
-    batch: int = 64
+    batch: PositiveInt = 64
     """Images, or texts, per forward pass of a model that embeds them; ``vqa`` and fine-tuning have
     batches of their own."""
-    per_unit: int = 1_024
+    per_unit: PositiveInt = 1_024
     """Images or texts per embedding task: the work that is repeated if a worker fails."""
     workers: BenchmarkWorkers = field(default_factory=BenchmarkWorkers)
     """Number and resources of the workers."""
@@ -122,16 +118,12 @@ class BenchmarkConfig:
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
         if [bool(self.model), bool(self.models), self.wise_ft is not None].count(True) != 1:
             raise ValueError("set exactly one of model, models and wise_ft")
         if not self.tasks and not self.benchmarks:
             raise ValueError("set tasks or benchmarks")
         if self.figures and not self.index:
             raise ValueError("figures are only compared if index is set: set index")
-        if min(self.resamples, self.batch, self.per_unit) < 1:
-            raise ValueError("resamples, batch and per_unit are at least 1")
         for name in (*self.models, *self.tasks):
             if not _NAME.fullmatch(name):
                 raise ValueError(

@@ -7,10 +7,11 @@ separately. The split test is never used for selection.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import AfterValidator, Field
 
 from biovl.benchmark import bootstrap, classification
 from biovl.benchmark import data as opening
@@ -27,6 +28,24 @@ _MEASURES: Mapping[str, Statistic] = {
     "balanced_accuracy": classification.balanced_accuracy,
     "macro_f1": classification.macro_f1,
 }
+
+
+def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Raise a ValueError for equal values: their predictions would have the same column."""
+    if len(set(values)) < len(values):
+        raise ValueError(f"expected different values, got {list(values)}")
+    return values
+
+
+Fractions = Annotated[
+    tuple[Annotated[float, Field(gt=0, le=1)], ...],
+    Field(min_length=1),
+    AfterValidator(_different),
+]
+"""Setting of tasks: shares of the training images to draw per class."""
+
+Seeds = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_different)]
+"""Setting of tasks: seeds of the draws."""
 
 HELD_OUT = "parts of the images drawn, held out in turn"
 
@@ -51,22 +70,6 @@ class DrawResult:
     """Probability of each class for every test image. [E, C]."""
     facts: Mapping[str, Any]
     """Details of the training, JSON-serialisable."""
-
-
-def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
-    """Check the settings ``fractions`` and ``seeds``.
-
-    Raises:
-        ValueError: If a fraction is not in (0, 1], there are no fractions or seeds, or one is there
-            twice.
-    """
-    if not fractions or not all(0 < fraction <= 1 for fraction in fractions):
-        raise ValueError(f"fractions are in (0, 1], got {fractions}")
-    if not seeds:
-        raise ValueError("there is at least one seed")
-    for name, values in ("fractions", fractions), ("seeds", seeds):
-        if len(set(values)) < len(values):
-            raise ValueError(f"{name} are different, got {list(values)}")
 
 
 def draws(fractions: Sequence[float], seeds: Sequence[int]) -> list[Draw]:

@@ -7,10 +7,12 @@ what a probe learns. Images are preprocessed as for inference, without augmentat
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from biovl.benchmark import encoders
@@ -18,6 +20,7 @@ from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
+from biovl.core.config import Share
 from biovl.core.workers import Precision
 from biovl.runtime.training import EpochTraining, StepLoss, TrainedParameter, decay_matrices
 
@@ -30,20 +33,20 @@ _READ_AT_ONCE = 64
 class TuningConfig:
     """AdamW with linear warm-up and decay to zero; all settings but the last two affect scores."""
 
-    lrs: tuple[float, ...] = (1e-5, 3e-5, 1e-4)
+    lrs: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1e-5, 3e-5, 1e-4)
     """Candidate peak learning rates of the tower, selected on validation images. 3e-5 is WiSE-FT's
     for CLIP (arXiv:2109.01903, appendix)."""
-    head_times: float = 10.0
+    head_times: PositiveFloat = 10.0
     """Learning rate of the head, as a multiple of the tower's."""
     weight_decay: float = 0.1
     """Decoupled weight decay of matrices; biases and norms are not decayed."""
-    warmup_share: float = 0.1
+    warmup_share: Share = 0.1
     """Length of the warm-up, as a share of all steps."""
-    epochs: int = 20
+    epochs: PositiveInt = 20
     """Number of training epochs."""
-    least_steps: int = 200
+    least_steps: NonNegativeInt = 200
     """Minimum number of steps: epochs are added for small training sets."""
-    batch: int = 64
+    batch: PositiveInt = 64
     """Number of images per step."""
     held_bytes: int = 2 << 30
     """Size of the cache of preprocessed images, in bytes; other images are decoded in each
@@ -51,14 +54,6 @@ class TuningConfig:
     save_every_s: float = 120.0
     """Minimum training time between checkpoints, in seconds; they are written at the end of an
     epoch."""
-
-    def __post_init__(self) -> None:
-        if not self.lrs or min(*self.lrs, self.head_times) <= 0:
-            raise ValueError("there is at least one rate, all of them and head_times positive")
-        if min(self.epochs, self.batch) < 1 or self.least_steps < 0:
-            raise ValueError("epochs and batch are at least 1, least_steps not negative")
-        if not 0 <= self.warmup_share <= 1:
-            raise ValueError(f"warmup_share must be in [0, 1], got {self.warmup_share}")
 
 
 class Crops:

@@ -232,7 +232,7 @@ def test_reports_of_other_patients_and_a_missing_table_are_named(tmp_path: Path)
     raw = write(tmp_path / "raw", reports_in="zip")
     with pytest.raises(SourceError, match=r"mimic-cxr-2.0.0-split.csv.gz, which names"):
         run("mimic_cxr", raw, tmp_path / "out", **{"reader.split": "test"})
-    with pytest.raises(ConfigError, match="expected train, validate or test, got 'val'"):
+    with pytest.raises(ConfigError, match=r"'train', 'validate' or 'test' \(got 'val'"):
         run("mimic_cxr", raw, tmp_path / "out", **{"reader.split": "val"})
     other = raw / CXR / "mimic-cxr-reports.zip"
     with zipfile.ZipFile(other, "w") as archive:

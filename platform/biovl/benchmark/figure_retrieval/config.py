@@ -4,6 +4,9 @@ import contextlib
 import re
 from dataclasses import dataclass
 from datetime import date
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.records import LicenseGroup
@@ -26,11 +29,11 @@ class FigureRetrievalConfig:
     """What models were trained on: figures of harvest, corpora of assemble, or indexes. Their
     articles, titles and images are left out, also if only the look of an image agrees (an index has
     hashes of files only)."""
-    articles: int = 1_000
+    articles: NonNegativeInt = 1_000
     """Number of articles to draw, one figure of each; 0: all."""
-    license_groups: tuple[LicenseGroup, ...] = ("commercial",)
+    license_groups: Annotated[tuple[LicenseGroup, ...], Field(min_length=1)] = ("commercial",)
     """Licence groups of articles and figures; all must permit redistribution and changes."""
-    min_words: int = 8
+    min_words: PositiveInt = 8
     """Least number of words of a query."""
     seed: int = 0
     """Seed of the draw."""
@@ -40,8 +43,6 @@ class FigureRetrievalConfig:
             return
         if not _is_day(self.after):
             raise ValueError(f"after must be a day such as 2025-06-01, got {self.after!r}")
-        if self.articles < 0 or self.min_words < 1 or not self.license_groups:
-            raise ValueError("articles and min_words are not negative; name a licence group")
 
 
 def _is_day(text: str) -> bool:

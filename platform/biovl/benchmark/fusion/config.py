@@ -1,42 +1,42 @@
 """Settings of visual question answering: the fusion module between the towers, and its training."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from biovl.core.config import Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class FusionConfig:
     """The fusion module between the towers; the defaults are METER's."""
 
-    layers: int = 6
+    layers: PositiveInt = 6
     """Layers of each stream."""
     width: int = 768
     """Hidden size, a multiple of ``heads``."""
-    heads: int = 12
+    heads: PositiveInt = 12
     """Number of attention heads, a divisor of ``width``."""
-    mlp_ratio: int = 4
+    mlp_ratio: PositiveInt = 4
     """Width of the feed-forward layers, as a multiple of ``width``."""
-    dropout: float = 0.1
-    """Dropout probability, in [0, 1)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Dropout probability."""
 
     def __post_init__(self) -> None:
-        if self.layers < 1 or self.heads < 1 or self.mlp_ratio < 1:
-            raise ValueError("layers, heads and mlp_ratio must be at least 1")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads, {self.heads}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdamConfig:
     """AdamW as in METER: linear warm-up, then linear decay to zero."""
 
-    lr: float = 5e-6
+    lr: PositiveFloat = 5e-6
     """Peak learning rate of the towers."""
-    fusion_times: float = 5.0
+    fusion_times: PositiveFloat = 5.0
     """Learning rate of the fusion module, as a multiple of ``lr``."""
-    head_times: float = 50.0
+    head_times: PositiveFloat = 50.0
     """Learning rate of the answer classifier, as a multiple of ``lr``."""
     weight_decay: float = 0.01
     """Decoupled weight decay of matrices; biases and norms are not decayed."""
@@ -44,14 +44,8 @@ class AdamConfig:
     """Coefficients of the running averages of the gradient and its square."""
     eps: float = 1e-8
     """Term added to the denominator for numerical stability."""
-    warmup_share: float = 0.1
-    """Length of the warm-up, as a share of all steps, 0..1."""
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0 or self.fusion_times <= 0 or self.head_times <= 0:
-            raise ValueError("lr, fusion_times and head_times must be positive")
-        if not 0 <= self.warmup_share <= 1:
-            raise ValueError(f"warmup_share must be in [0, 1], got {self.warmup_share}")
+    warmup_share: Share = 0.1
+    """Length of the warm-up, as a share of all steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +55,12 @@ class LearningConfig:
     towers: Literal["frozen", "tuned"] = "tuned"
     """Whether the model's own towers are trained as well (``tuned``, as in METER) or not
     (``frozen``)."""
-    epochs: int = 50
+    epochs: PositiveInt = 50
     """Training epochs. 50, and a batch size of 64, are M3AE's for VQA-RAD (arXiv:2209.07098), with
     METER's learning rates; METER's 10 epochs are for the 440,000 questions of VQAv2."""
-    batch: int = 64
+    batch: PositiveInt = 64
     """Questions per step, over all workers."""
-    least_answers: int = 1
+    least_answers: PositiveInt = 1
     """Minimum occurrences of an answer in training for it to become a class; METER has 9 for
     VQAv2."""
     seed: int = 0
@@ -81,7 +75,3 @@ class LearningConfig:
     save_every_s: float = 60.0
     """Minimum training time between checkpoints, in seconds; they are written at the end of an
     epoch."""
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 1 or self.least_answers < 1:
-            raise ValueError("epochs, batch and least_answers must be at least 1")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from biovl.benchmark.chexpert_findings import NO_FINDING, State
@@ -46,12 +47,8 @@ class Config:
     tokenizer: str = "bert-base-uncased"
     """Local folder of BERT's tokenizer, or its name on the Hugging Face hub, from where it is
     downloaded; no text is sent there."""
-    batch: int = 32
+    batch: PositiveInt = 32
     """Texts per forward pass."""
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError("batch is at least 1")
 
 
 def build(config: Config) -> "CheXbert":

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, PositiveInt
 
 from biovl.benchmark.chexpert_findings import State
 from biovl.benchmark.labellers import LabelledTexts
@@ -26,16 +27,12 @@ class Config:
     path: str
     """Local folder of the classifier and its tokenizer, or its name on the Hugging Face hub, from
     where it is downloaded; no text is sent there."""
-    threshold: float = 0.5
+    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Probability from which a label is positive."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Finding of labels with other names: ``{"LABEL_3": "Edema"}``."""
-    batch: int = 32
+    batch: PositiveInt = 32
     """Texts per forward pass."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold < 1 or self.batch < 1:
-            raise ValueError("threshold is between 0 and 1, batch at least 1")
 
 
 def build(config: Config) -> "Classifier":

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydantic import PositiveInt
+
 from biovl.benchmark.prepare.sets import SetAbout, known_sets
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.plugins import Plugin
@@ -22,9 +24,9 @@ class PrepareConfig:
     reader: Plugin
     """Reader of the raw files, and its settings; set by the recipe. ``reader.SETTING=…`` changes
     one."""
-    threads: int = 8
+    threads: PositiveInt = 8
     """Threads that decode and convert images."""
-    part_mb: int = 400
+    part_mb: PositiveInt = 400
     """Size of a Parquet file in MB, approximately."""
 
     def __post_init__(self) -> None:
@@ -32,8 +34,6 @@ class PrepareConfig:
             return
         if self.name not in known_sets():
             raise ValueError(f"name: there is no data set called {self.name!r}")
-        if self.threads < 1 or self.part_mb < 1:
-            raise ValueError("threads and part_mb must be positive")
 
 
 def _recipe(name: str, reader: str, about: SetAbout) -> Recipe[PrepareConfig]:

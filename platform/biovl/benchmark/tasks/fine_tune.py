@@ -34,17 +34,14 @@ class Config:
 
     data: str | Plugin
     """Images with classes and splits: a folder, or a dataset plug-in with its settings."""
-    fractions: tuple[float, ...] = (1.0,)
+    fractions: few_shot.Fractions = (1.0,)
     """Shares of the training images to draw per class, at least one image per class."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: few_shot.Seeds = (0, 1, 2)
     """Seeds of the draws and of the order of images. With a share of 1 there is a single draw."""
     tuning: TuningConfig = field(default_factory=TuningConfig)
     """Settings of the training."""
     resamples: int = bootstrap.RESAMPLES
     """Bootstrap resamples of the confidence intervals."""
-
-    def __post_init__(self) -> None:
-        few_shot.check(self.fractions, self.seeds)
 
 
 @dataclass(frozen=True)

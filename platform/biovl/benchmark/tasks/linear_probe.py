@@ -12,9 +12,11 @@ Source:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field, PositiveFloat
 
 from biovl.benchmark import bootstrap, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
@@ -31,20 +33,15 @@ class Config:
 
     data: str | Plugin
     """Images with classes and splits: a folder, or a dataset plug-in with its settings."""
-    fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
+    fractions: few_shot.Fractions = (0.01, 0.1, 1.0)
     """Shares of the training images to draw per class, at least one image per class."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: few_shot.Seeds = (0, 1, 2)
     """Seeds of the draws. With a share of 1 there is a single draw."""
-    strengths: tuple[float, ...] = probe.STRENGTHS
+    strengths: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = probe.STRENGTHS
     """Candidate values of C, the inverse regularisation strength; features are scaled, see
     ``probe.Scaling``."""
     resamples: int = bootstrap.RESAMPLES
     """Bootstrap resamples of the confidence intervals."""
-
-    def __post_init__(self) -> None:
-        few_shot.check(self.fractions, self.seeds)
-        if not self.strengths or min(self.strengths) <= 0:
-            raise ValueError("there is at least one value of C, all of them positive")
 
 
 def build(config: Config) -> "LinearProbe":

@@ -19,10 +19,11 @@ Source:
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.benchmark import agreement, bootstrap, encoders, labellers, proxy_data, proxy_pool
 from biovl.benchmark import data as opening
@@ -61,11 +62,11 @@ class Config:
     images."""
     queries: tuple[str, ...] = ()
     """Instead of ``seeds``: words for the modality, such as ``chest radiograph``."""
-    seed_images: int = 1_000
+    seed_images: NonNegativeInt = 1_000
     """Number of seeds to draw at random; 0: all."""
-    candidates: int = 100_000
+    candidates: PositiveInt = 100_000
     """Number of public images nearest to the seeds."""
-    pool: int = 10_000
+    pool: PositiveInt = 10_000
     """Number of candidates to keep: those that agree most with their captions."""
     selector: str = ""
     """Model that selects the pool for all models: its name in the run, or a model as in ``model``.
@@ -79,12 +80,12 @@ class Config:
     patient: str = ""
     """Column of the private data whose images are resampled together; ``patient`` in the layout of
     MIMIC-CXR. Empty: images are resampled one by one, as are those without a value."""
-    neighbours: int = 1
+    neighbours: PositiveInt = 1
     """Number of nearest public images per private image."""
     labeller: str | Plugin = OURS
     """Labeller that extracts findings from a text: a plug-in of ``labellers`` with its settings, or
     a function as ``module:function``."""
-    findings: tuple[str, ...] = FINDINGS
+    findings: Annotated[tuple[str, ...], Field(min_length=1)] = FINDINGS
     """Names of the findings to compare."""
     seed: int = 0
     """Seed of the random choice of seeds and between equally near images, and of the confidence
@@ -93,12 +94,6 @@ class Config:
     """Bootstrap resamples of the confidence intervals."""
 
     def __post_init__(self) -> None:
-        if min(self.neighbours, self.candidates, self.pool) < 1 or self.seed_images < 0:
-            raise ValueError(
-                "neighbours, candidates and pool are at least 1, seed_images is not negative"
-            )
-        if not self.findings:
-            raise ValueError("there is no finding to compare")
         if self.seeds and self.queries:
             raise ValueError("set either seeds or queries, not both")
 

@@ -14,10 +14,11 @@ Source:
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field, PositiveInt
 
 from biovl.benchmark import bootstrap, shared_texts
 from biovl.benchmark import data as opening
@@ -55,16 +56,12 @@ class Config:
     "…"}``)."""
     split: str = "test"
     """Split of ``corpus``: ``train``, ``val`` or ``test``."""
-    ks: tuple[int, ...] = KS
+    ks: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = KS
     """Values of k for recall@k; those larger than the pool are left out."""
     resamples: int = bootstrap.RESAMPLES
     """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
     """Seed of the confidence intervals."""
-
-    def __post_init__(self) -> None:
-        if not self.ks or min(self.ks) < 1:
-            raise ValueError(f"ks are at least 1, got {self.ks}")
 
 
 def build(config: Config) -> "Retrieval":

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pydantic import NonNegativeFloat
 
 from biovl.benchmark.class_names import normalize
 from biovl.benchmark.prepare.labels import Labels, drawn
@@ -71,7 +72,7 @@ class Config:
 
     structure: str
     """The structure: the name of its folder."""
-    without: float = 1.0
+    without: NonNegativeFloat = 1.0
     """Frames without the structure for each frame with it, in each split; 0: all."""
     seed: int = 0
     """Seed of the draw of frames without the structure."""
@@ -80,8 +81,6 @@ class Config:
         if self.structure not in STRUCTURES:
             known = ", ".join(STRUCTURES)
             raise ValueError(f"structure: expected one of {known}, got {self.structure!r}")
-        if self.without < 0:
-            raise ValueError("without must not be negative")
 
 
 def build(config: Config) -> "Dresden":

@@ -19,8 +19,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import pyarrow as pa
+from pydantic import NonNegativeInt
 
 from biovl.benchmark.datasets import reports
 from biovl.benchmark.prepare.described import Described
@@ -67,20 +69,14 @@ _SPLIT, _METADATA = "mimic-cxr-2.0.0-split.csv", "mimic-cxr-2.0.0-metadata.csv"
 class Config:
     """Settings of the reader: which reports and images."""
 
-    pairs: int = 1_000
+    pairs: NonNegativeInt = 1_000
     """Number of reports to draw; 0: all."""
-    images: int = 1
+    images: NonNegativeInt = 1
     """Images per report, the first by name; 0: all, with the same text."""
     seed: int = 0
     """Seed of the draw."""
-    split: str = ""
+    split: Literal["", "train", "validate", "test"] = ""
     """Official split to draw from: train, validate or test; empty: all."""
-
-    def __post_init__(self) -> None:
-        if self.split not in ("", "train", "validate", "test"):
-            raise ValueError(f"split: expected train, validate or test, got {self.split!r}")
-        if min(self.pairs, self.images) < 0:
-            raise ValueError("pairs and images must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
