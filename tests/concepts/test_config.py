@@ -15,9 +15,9 @@ from biovl.core.errors import ConfigError
     [
         ("components", 2.5, r"components .*2\.5\b"),
         ("components", 0, r"components .* 0\b"),
-        ("clusters", 0, r"clusters .* 0\b"),
-        ("tolerance", 1, r"tolerance .* 1\b"),
-        ("workers.count", 0, r"count .* 0\b"),
+        ("clusters", 0, r"clusters: .* 0\b"),
+        ("tolerance", 1, r"tolerance: .* 1\b"),
+        ("workers.count", 0, r"workers\.count: .* 0\b"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: Any, said: str) -> None:

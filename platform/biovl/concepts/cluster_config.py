@@ -1,6 +1,9 @@
 """Settings of cluster."""
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from biovl.core.config import REQUIRED, Recipe
 
@@ -9,18 +12,12 @@ from biovl.core.config import REQUIRED, Recipe
 class ClusterWorkers:
     """Number of the k-means workers and size of their cache. They affect speed, not results."""
 
-    count: int | None = None
+    count: PositiveInt | None = None
     """Number of workers, one CPU each; None: one for every CPU of the cluster."""
 
-    cache_mb: int = 1_000
+    cache_mb: NonNegativeInt = 1_000
     """Embeddings that a worker caches in memory, in MB; other embeddings are read again in every
     iteration."""
-
-    def __post_init__(self) -> None:
-        if self.count is not None and self.count < 1:
-            raise ValueError(f"count must be positive, got {self.count}")
-        if self.cache_mb < 0:
-            raise ValueError(f"cache_mb must not be negative, got {self.cache_mb}")
 
 
 # Defaults are the paper's: BIOMEDICA, sections 3.2, 14.1 and 14.2.
@@ -41,19 +38,19 @@ class ClusterConfig:
     components: int | float = 25
     """Number of principal components, or, below 1, the share of the variance that they explain."""
 
-    clusters: int = 2_000
-    """Number of clusters, up to 100,000. Fewer result if there are fewer distinct embeddings."""
+    clusters: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """Number of clusters. Fewer result if there are fewer distinct embeddings."""
 
-    iterations: int = 25
+    iterations: PositiveInt = 25
     """Maximum iterations of k-means."""
 
-    tolerance: float = 1e-4
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = 1e-4
     """k-means stops when an iteration reduces the inertia by less than this share of it."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
     """Seed of the initial centroids, and of the choice of members shown to reviewers."""
 
-    block_rows: int = 65_536
+    block_rows: PositiveInt = 65_536
     """Rows per block of work. The memory of a task is proportional to it."""
 
     workers: ClusterWorkers = field(default_factory=ClusterWorkers)
@@ -66,15 +63,6 @@ class ClusterConfig:
                 "components must be a whole number from 1, or a share of the variance between 0 "
                 f"and 1, got {self.components}"
             )
-        for name in ("clusters", "iterations", "block_rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.clusters > 100_000:
-            raise ValueError(f"clusters must be at most 100,000, got {self.clusters:,}")
-        if not 0 <= self.tolerance < 1:
-            raise ValueError(f"tolerance must be in 0..1, got {self.tolerance}")
-        if not 0 <= self.seed < 2**62:
-            raise ValueError(f"seed must be in 0..2^62-1, got {self.seed}")
 
 
 def default() -> ClusterConfig:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic import PositiveFloat
+
 from biovl.core.config import REQUIRED, Recipe
 
 
@@ -29,11 +31,11 @@ class ResolveConfig:
     """Columns with the embedding of ``table``, by the annotator that the clusters were made with;
     None: ``columns/dinov2`` in the folder of ``table``."""
 
-    reach: float = 1.5
+    reach: PositiveFloat = 1.5
     """Maximum distance of an image of ``table`` to its centroid, as a multiple of the distance
     within which 95 % of the cluster's own images are. Images beyond it get no labels."""
 
-    max_distance: float | None = None
+    max_distance: PositiveFloat | None = None
     """Instead of ``reach``: one maximum distance for all clusters, in the space of the principal
     components. None: use ``reach``."""
 
@@ -41,10 +43,6 @@ class ResolveConfig:
     """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
-        for name in ("reach", "max_distance"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
         if self.embedding is not None and self.table is None:
             raise ValueError("embedding is that of another table: set table as well")
 
