@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass, field, replace
 
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.tables import COLUMNS
 
@@ -26,17 +28,17 @@ class EntrezSettings:
     api_key: str = field(default="", repr=False)
     """Key of your NCBI account; empty: the environment variable ``NCBI_API_KEY``, which, unlike an
     argument, process lists do not show."""
-    requests_per_s: float = 0
+    requests_per_s: NonNegativeFloat = 0
     """Maximum requests per second, including retries; 0: NCBI's limit, 3 without a key and 10 with
     one."""
-    connections: int = 4
+    connections: PositiveInt = 4
     """Maximum concurrent requests; a response takes seconds."""
-    tries: int = 6
+    tries: PositiveInt = 6
     """Attempts per request. After the last one, the ids of a failed request are requested
     separately, or the job stops."""
-    backoff_s: float = 1.0
+    backoff_s: NonNegativeFloat = 1.0
     """Maximum wait before the second attempt, in seconds; doubles with each attempt, up to 30."""
-    timeout_s: float = 120.0
+    timeout_s: PositiveFloat = 120.0
     """Maximum time without receiving data, in seconds."""
 
     def __post_init__(self) -> None:
@@ -44,12 +46,6 @@ class EntrezSettings:
             raise ValueError(f"url: expected http://… or https://…, got {self.url!r}")
         if not self.tool or " " in self.tool:
             raise ValueError(f"tool: expected a name without spaces, got {self.tool!r}")
-        if min(self.connections, self.tries) < 1:
-            raise ValueError("connections and tries must be positive")
-        if min(self.requests_per_s, self.backoff_s) < 0 or self.timeout_s <= 0:
-            raise ValueError(
-                "requests_per_s and backoff_s must not be negative, timeout_s positive"
-            )
 
     def credentials(self) -> dict[str, str]:
         """Return the parameters that identify the client: tool, email, api_key."""
@@ -80,7 +76,7 @@ class EnrichConfig:
     cache: str = ""
     """A folder that caches responses for later jobs, local or ``s3://``; empty: responses are
     cached only until the folder is published."""
-    max_age_days: int = 30
+    max_age_days: NonNegativeInt = 30
     """Maximum age of a cached response at the start of a job; older ones are requested again."""
     entrez: EntrezSettings = field(default_factory=EntrezSettings)
     """The service, its credentials and the request rate."""
@@ -89,8 +85,6 @@ class EnrichConfig:
     """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
-        if self.max_age_days < 0:
-            raise ValueError("max_age_days must not be negative")
         if not self.out and not is_unfinished(self):
             object.__setattr__(self, "out", f"{self.articles.rstrip('/')}/{COLUMNS}/entrez")
 
