@@ -204,16 +204,16 @@ def test_a_model_in_a_bucket_can_be_built(
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(changes: dict) -> None:
-    with pytest.raises(ValueError, match=r"alpha|gain|retained|twice|resamples|seed|names"):
-        FinetuneConfig(model="m", corpus="c", out="o", **changes)
+    with pytest.raises(ConfigError, match=r"alpha|gain|retained|twice|resamples|seed|names"):
+        configs.build(FinetuneConfig, {"model": "m", "corpus": "c", "out": "o", **changes})
 
 
 @pytest.mark.parametrize(
     "wrong", [{"peak_lr": 0}, {"layer_decay": 0}, {"weight_decay": -1}, {"clip_grad_norm": 0}]
 )
 def test_settings_that_pretrain_refuses_are_refused_at_once(wrong: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        FinetuneOptim(**wrong)
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        configs.build(FinetuneOptim, wrong)
 
 
 @pytest.mark.parametrize(

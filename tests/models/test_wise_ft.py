@@ -115,8 +115,8 @@ def test_alpha_is_a_share(alpha: float) -> None:
     ("settings", "message"),
     [
         ({}, "alpha.*alphas.*corpus"),
-        ({"alpha": "2"}, r"alpha .*\[0, 1\].* 2"),
-        ({"alphas": [0, 1.5], "corpus": "c"}, r"alpha .*\[0, 1\].*1\.5"),
+        ({"alpha": "2"}, r"alpha: .*equal to 1 \(got .2"),
+        ({"alphas": [0, 1.5], "corpus": "c"}, r"alphas\.1: .*equal to 1 \(got 1\.5"),
         ({"alphas": [0, 1]}, "alphas .*corpus"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.benchmark.config import BenchmarkConfig, BenchmarkWorkers
-from biovl.core.config import REQUIRED, Recipe, is_unfinished
+from biovl.core.config import REQUIRED, Recipe, Share, is_unfinished
 from biovl.core.plugins import Plugin
 from biovl.pretrain.config import (
     BatchConfig,
@@ -29,13 +31,13 @@ class FinetuneOptim:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of an optimizer of timm."""
 
-    peak_lr: float = 1e-5
+    peak_lr: PositiveFloat = 1e-5
     """Learning rate of the last blocks at the end of warm-up."""
 
-    image_lr_factor: float = 1.0
+    image_lr_factor: PositiveFloat = 1.0
     """Factor on the learning rate of the image tower."""
 
-    text_lr_factor: float = 1.0
+    text_lr_factor: PositiveFloat = 1.0
     """Factor on the learning rate of the text tower."""
 
     layer_decay: float | tuple[float, float] = 0.75
@@ -45,24 +47,22 @@ class FinetuneOptim:
     locked: Literal["none", "image", "text", "both"] = "none"
     """Tower that is not trained."""
 
-    image_unlocked_groups: int | None = None
+    image_unlocked_groups: NonNegativeInt | None = None
     """Last groups of layers of a locked image tower that are trained, as in pretrain."""
 
-    text_unlocked_layers: int | None = None
+    text_unlocked_layers: NonNegativeInt | None = None
     """The same for a locked text tower."""
 
-    warmup: float = 0.1
-    """Share of the steps in which the learning rate rises, in [0, 1)."""
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the steps in which the learning rate rises."""
 
-    weight_decay: float = 0.2
+    weight_decay: NonNegativeFloat = 0.2
     """Decoupled weight decay of matrices."""
 
-    clip_grad_norm: float | None = 1.0
+    clip_grad_norm: PositiveFloat | None = 1.0
     """Maximum norm of the gradient of all parameters together; None: no clipping."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup must be in [0, 1), got {self.warmup}")
         # Checks the settings that it shares with pretrain.
         self.in_pretrain(0)
 
@@ -89,7 +89,7 @@ class FinetuneConfig:
     out: str
     """The folder to publish, local or ``s3://``: a model. An interrupted run resumes from it."""
 
-    epochs: int = 10
+    epochs: PositiveInt = 10
     """Passes over the train split. The best one on val is used."""
     batch: BatchConfig = field(default_factory=lambda: BatchConfig(pairs=64))
     """Batch size."""
@@ -100,47 +100,41 @@ class FinetuneConfig:
     data: DataConfig = field(default_factory=DataConfig)
     """Reading and augmentation of pairs, as in pretrain."""
 
-    alphas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    alphas: tuple[Share, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """Interpolations between the given model (0) and the tuned one (1) to select from (WiSE-FT).
     The smallest of them is published that has ``gain_share`` of the largest gain on val."""
 
-    gain_share: float = 0.9
-    """Share of the largest gain on val that the published model must have, in (0, 1]: a smaller
-    share stays nearer to the given model."""
+    gain_share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the largest gain on val that the published model must have: a smaller share
+    stays nearer to the given model."""
 
     retained: Mapping[str, Plugin] = field(default_factory=dict)
     """Tasks that the model must still do, by name, with their settings as in benchmark:
     ``retained.xray=zero_shot(data=DIR)``. Models that lose more than ``retained_loss`` on one of
     them are not selected."""
 
-    retained_loss: float = 0.01
+    retained_loss: NonNegativeFloat = 0.01
     """Maximum loss of the first score of a retained task, absolute: 0.01 is one percentage
     point."""
 
     tasks: Mapping[str, Plugin] = field(default_factory=dict)
     """Further tasks to report before and after; they do not affect the selection."""
 
-    resamples: int = 1_000
+    resamples: PositiveInt = 1_000
     """Bootstrap resamples of the confidence intervals."""
     workers: PretrainWorkers = field(default_factory=PretrainWorkers)
     """Number and resources of the training workers. The benchmark uses one with the same
     resources."""
     deterministic: bool = False
     """Whether to use deterministic algorithms only; slower on GPUs."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the order of the pairs and of all augmentation."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
-        if not {0.0, 1.0} <= set(self.alphas) or not all(0 <= a <= 1 for a in self.alphas):
-            raise ValueError(f"alphas are in [0, 1], with 0 and 1 among them, got {self.alphas}")
-        if not 0 < self.gain_share <= 1:
-            raise ValueError(f"gain_share must be in (0, 1], got {self.gain_share}")
-        if self.retained_loss < 0:
-            raise ValueError(f"retained_loss must not be negative, got {self.retained_loss}")
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be positive, got {self.epochs}")
+        if not {0.0, 1.0} <= set(self.alphas):
+            raise ValueError(f"alphas must include 0 and 1, got {self.alphas}")
         names = [VAL, TEST, *self.retained, *self.tasks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -148,8 +142,6 @@ class FinetuneConfig:
                 f"tasks and retained: {', '.join(twice)} occurs twice ({VAL} and {TEST} are the "
                 "splits of the corpus); give each task a name of its own"
             )
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
         # The benchmarks begin after training; what they would refuse is refused before it.
         BenchmarkConfig(
             out=self.out,

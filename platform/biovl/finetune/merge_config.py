@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from biovl.core.config import REQUIRED, Recipe, is_unfinished
+from pydantic import NonNegativeInt
+
+from biovl.core.config import REQUIRED, Recipe, Share, is_unfinished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +24,11 @@ class MergeConfig:
     out: str
     """The folder to publish, local or ``s3://``."""
 
-    alpha: float | None = None
+    alpha: Share | None = None
     """The interpolation coefficient to publish: 0 is ``base``, 1 is ``tuned``. None: the best of
     ``alphas``."""
 
-    alphas: tuple[float, ...] = ()
+    alphas: tuple[Share, ...] = ()
     """Additional coefficients to evaluate on ``corpus``."""
 
     corpus: str | None = None
@@ -36,22 +38,17 @@ class MergeConfig:
     split: Literal["train", "val", "test"] = "val"
     """Split to evaluate. A value selected on one split must be reported on another."""
 
-    pairs: int = 10_000
+    pairs: NonNegativeInt = 10_000
     """Number of pairs to evaluate, from the first of the split; 0: all. Recall depends on it: the
     fewer pairs, the higher."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
-        for alpha in self.points:
-            if not 0 <= alpha <= 1:
-                raise ValueError(f"alpha must be in [0, 1], got {alpha}")
         if not self.points:
             raise ValueError("give alpha, or alphas to choose from and a corpus to score them on")
         if self.alphas and self.corpus is None:
             raise ValueError("alphas are scored on a corpus: give one, or alpha alone")
-        if self.pairs < 0:
-            raise ValueError(f"pairs must not be negative, got {self.pairs}")
 
     @property
     def points(self) -> list[float]:
