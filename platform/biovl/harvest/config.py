@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic import PositiveInt
+
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.plugins import Plugin
 
@@ -20,19 +22,15 @@ class HarvestConfig:
     out: str
     """The folder to publish, local or ``s3://``."""
 
-    packages_per_unit: int = 32
+    packages_per_unit: PositiveInt = 32
     """Packages per task. A task that has finished is not repeated after an interruption."""
 
-    part_size_mb: int = 256
+    part_size_mb: PositiveInt = 256
     """Approximate maximum size of a part file in MB of rows in memory, whatever the size of an
     archive."""
 
     may_be_empty: bool = False
     """Whether to publish a result without any usable row; otherwise this is an error."""
-
-    def __post_init__(self) -> None:
-        if self.packages_per_unit < 1 or self.part_size_mb < 1:
-            raise ValueError("packages_per_unit and part_size_mb must be positive")
 
 
 def packages() -> HarvestConfig:

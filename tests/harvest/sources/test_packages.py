@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from biovl.core import archives
+from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
-from biovl.core.errors import SourceError
+from biovl.core.errors import ConfigError, SourceError
 from biovl.harvest.sources import packages
 from biovl.harvest.sources.packages import Config, build
 
@@ -777,8 +778,8 @@ def test_a_source_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"source\.path: .*absent"):
         list(build(Config(path=str(tmp_path / "absent"))).addresses())
     assert list(build(Config(path=str(tmp_path))).addresses()) == []
-    with pytest.raises(ValueError, match="max_xml_mb"):
-        Config(path=str(tmp_path), max_xml_mb=0)
+    with pytest.raises(ConfigError, match="max_xml_mb"):
+        configs.build(Config, {"path": str(tmp_path), "max_xml_mb": 0})
 
 
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:

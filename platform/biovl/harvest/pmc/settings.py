@@ -3,7 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from biovl.core.limits import RequestLimits
 from biovl.core.records import LicenseGroup
@@ -54,7 +56,7 @@ class Config:
     search_in: Literal["pmc", "pubmed"] = "pmc"
     """The database to search; of PubMed's results, only articles in PMC are harvested."""
 
-    search_limit: int = 1_000_000
+    search_limit: PositiveInt = 1_000_000
     """Maximum number of search results to harvest, in the order of the search."""
 
     entrez: EntrezSettings = field(default_factory=EntrezSettings)
@@ -85,19 +87,19 @@ class Config:
     published_until: str = ""
     """Only articles published on or before this date, according to their citation."""
 
-    requests_per_s: float = 100.0
+    requests_per_s: PositiveFloat = 100.0
     """Maximum requests per second to the bucket, all workers together."""
 
-    concurrent: int = 32
+    concurrent: PositiveInt = 32
     """Maximum open requests to the bucket, all workers together."""
 
-    tries: int = 6
+    tries: PositiveInt = 6
     """Attempts per object while the bucket fails."""
 
-    first_wait_s: float = 0.5
+    first_wait_s: PositiveFloat = 0.5
     """Upper bound of the random wait before the second attempt; doubles with each further one."""
 
-    read_s: float = 30.0
+    read_s: Annotated[float, Field(gt=0, le=45)] = 30.0
     """Seconds without a byte after which an attempt fails; at most 45, because a request that
     receives nothing for a minute counts as dead."""
 
@@ -105,10 +107,10 @@ class Config:
     """A folder that caches downloads for other harvests; empty: they are deleted once the figures
     are written."""
 
-    max_xml_mb: int = 100
+    max_xml_mb: PositiveInt = 100
     """Maximum size of an XML file in MB; a larger one is a defect."""
 
-    max_file_mb: int = 512
+    max_file_mb: PositiveInt = 512
     """Maximum size of an image file in MB; larger ones are not downloaded."""
 
     def job(self) -> SourceJob:
@@ -119,11 +121,6 @@ class Config:
         return pmc_job
 
     def __post_init__(self) -> None:
-        for name in (*HOW[:5], "search_limit", "max_xml_mb", "max_file_mb"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive")
-        if self.read_s > 45:
-            raise ValueError("read_s must be 45 at most")
         for name in _DATES:
             if not _DATE.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name}: expected 2026, 2026-10 or 2026-10-01")

@@ -13,10 +13,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pyarrow.fs as pafs
+from pydantic import PositiveInt
 
 from biovl.core import archive_members, archives
 from biovl.core.artifacts import MANIFEST
@@ -60,26 +61,21 @@ class Config:
     path: str
     """A folder or bucket of packages, one package, one archive or one XML file."""
 
-    max_xml_mb: int = 100
+    max_xml_mb: PositiveInt = 100
     """Maximum size of an XML file in MB; a larger one is a defect. The largest real articles have
     30 MB."""
 
-    max_file_mb: int = 512
+    max_file_mb: PositiveInt = 512
     """Maximum size of an image file in MB; larger ones are not read. A TIFF of a whole slide may be
     this large."""
 
-    max_package_mb: int = 8_192
+    max_package_mb: PositiveInt = 8_192
     """Maximum unpacked size of one package of an archive; above it, it counts as an archive bomb.
     """
 
-    max_package_files: int = 200_000
+    max_package_files: PositiveInt = 200_000
     """Maximum number of files of one package of an archive; bulk archives have many articles per
     folder."""
-
-    def __post_init__(self) -> None:
-        for limit in fields(self)[1:]:
-            if getattr(self, limit.name) < 1:
-                raise ValueError(f"{limit.name} must be positive")
 
 
 def build(config: Config) -> "PackageSource":
