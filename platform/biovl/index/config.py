@@ -1,9 +1,11 @@
 """Settings of index."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from biovl.core.config import REQUIRED, Recipe
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from biovl.core.config import REQUIRED, Recipe, Share
 from biovl.core.workers import WorkerConfig
 from biovl.index.query import Over
 from biovl.index.vectors import Profile
@@ -13,13 +15,8 @@ from biovl.index.vectors import Profile
 class IndexWorkers(WorkerConfig):
     """Actors that embed, each with a copy of the model. Their number affects speed, not results."""
 
-    count: int = 1
+    count: PositiveInt = 1
     """Number of actors that embed. On a single machine without GPUs, 1 is the job's own process."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.count < 1:
-            raise ValueError(f"workers.count must be positive, got {self.count}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +27,18 @@ class Recall:
     best if none do. Recall is measured on the other half.
     """
 
-    text: float = 0.95
-    """Target for text queries, 0..1."""
-    image: float = 0.98
-    """Target for image queries, 0..1."""
-    floor: float = 0.90
-    """Minimum recall, 0..1; an index below it is not published."""
-    queries: int = 2_000
+    text: Share = 0.95
+    """Target for text queries."""
+    image: Share = 0.98
+    """Target for image queries."""
+    floor: Share = 0.90
+    """Minimum recall; an index below it is not published."""
+    queries: PositiveInt = 2_000
     """Queries per modality: half of them to choose parameters, half to measure recall."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.floor <= min(self.text, self.image) <= max(self.text, self.image) <= 1:
-            raise ValueError(
-                "floor must be in 0..1 and not above text and image, nor these above 1"
-            )
-        if self.queries < 1:
-            raise ValueError(f"queries must be positive, got {self.queries}")
+        if self.floor > min(self.text, self.image):
+            raise ValueError(f"floor must not be above text and image, got {self.floor}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,33 +82,27 @@ class IndexConfig:
     recall: Recall = field(default_factory=Recall)
     """Target and minimum recall of the index."""
 
-    thumbnail_px: int = 256
-    """Longer side of the thumbnails in pixels, up to 2,048; 0: no thumbnails."""
-    batch: int = 64
+    thumbnail_px: Annotated[int, Field(ge=0, le=2_048)] = 256
+    """Longer side of the thumbnails in pixels; 0: no thumbnails."""
+    batch: PositiveInt = 64
     """Images, or texts, per forward pass of the model."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
     """Precision of the model: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that support
     it, otherwise float32."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Seed of the training vectors of the index, and of the queries that recall is measured
     with."""
 
     workers: IndexWorkers = field(default_factory=IndexWorkers)
     """Number and resources of the actors that embed."""
-    pairs_per_unit: int = 8_192
+    pairs_per_unit: PositiveInt = 8_192
     """Pairs per embedding task. A task that has finished is not repeated after an interruption."""
-    rows_per_part: int = 262_144
+    rows_per_part: PositiveInt = 262_144
     """Vectors sorted and encoded per task; the default takes half a gigabyte at 512 dimensions."""
 
     def __post_init__(self) -> None:
         if not self.over or len(set(self.over)) != len(self.over):
             raise ValueError("over must name images, captions or both, each once")
-        if min(self.batch, self.pairs_per_unit, self.rows_per_part) < 1:
-            raise ValueError("batch, pairs_per_unit and rows_per_part must be positive")
-        if not 0 <= self.thumbnail_px <= 2_048:
-            raise ValueError(f"thumbnail_px must be in 0..2048, got {self.thumbnail_px}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
 
 def every_figure() -> IndexConfig:
