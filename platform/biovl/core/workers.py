@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import NonNegativeFloat, PositiveInt
+
 Precision = Literal["float32", "bfloat16", "auto"]
 """Compute dtype of a model; auto is bfloat16 on GPUs that support it. Vectors are float32."""
 
@@ -11,13 +13,9 @@ Precision = Literal["float32", "bfloat16", "auto"]
 class WorkerConfig:
     """Resources of a task or actor. They affect speed, not results."""
 
-    cpus: int = 1
+    cpus: PositiveInt = 1
     """CPU cores per worker: the threads of its model and, of image decoding, if it decodes
     images."""
 
-    gpus: float = 0
+    gpus: NonNegativeFloat = 0
     """GPUs per worker; 0 computes on the CPU, and with 0.25 four workers share a GPU."""
-
-    def __post_init__(self) -> None:
-        if self.cpus < 1 or self.gpus < 0:
-            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
