@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from biovl.core.config import Recipe
 from biovl.plan.tables import Assumption, Instance, assumptions, prices
@@ -21,8 +23,8 @@ class Fleet:
     """Instance type, a name in ``plan/prices.yaml``: ``p4d.24xlarge``, ``p5.48xlarge``,
     ``c7i.24xlarge``, ``laptop`` …"""
 
-    count: int = 1
-    """Number of machines, at least 1."""
+    count: PositiveInt = 1
+    """Number of machines."""
 
     buy: Buying = "on_demand"
     """Pricing model: ``on_demand``, ``spot``, or ``block`` (EC2 Capacity Blocks)."""
@@ -31,8 +33,6 @@ class Fleet:
         known = prices().instances
         if self.instance not in known:
             raise ValueError(f"instance: choose from {', '.join(known)}, got {self.instance!r}")
-        if self.count < 1:
-            raise ValueError(f"count: at least 1 machine is needed, got {self.count}")
         own = known[self.instance]
         if self.buy == "block" and own.block is None:
             offered = [name for name, each in known.items() if each.block is not None]
@@ -50,18 +50,13 @@ class Fleet:
 class TrainingFleet(Fleet):
     """Machines of one instance type for training."""
 
-    gpus: int | None = None
+    gpus: PositiveInt | None = None
     """Number of GPUs to train on, at most those of the machines; None: all. Cost is that of whole
-    machines."""
+    machines. To plan for CPUs, set ``instance=laptop``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         total = self.count * self.machine.gpus
-        if self.gpus is not None and self.gpus < 1:
-            raise ValueError(
-                f"gpus: at least 1 is needed, got {self.gpus}; leave it out to take all, or plan "
-                "for CPUs with instance=laptop"
-            )
         if self.gpus is not None and self.gpus > total:
             raise ValueError(
                 f"gpus: {self.count} x {self.instance} have {total}, not {self.gpus}; raise count"
@@ -72,18 +67,12 @@ class TrainingFleet(Fleet):
 class CorpusConfig:
     """Number of articles of the corpus, and share of its train split."""
 
-    articles: int
+    articles: PositiveInt
     """Number of articles to harvest, including those without figures."""
 
-    train_share: float = 0.9495
-    """Share of the pairs in the train split, in (0, 1]. The default is PMC-15M's: 13.9 of 14.64
+    train_share: Annotated[float, Field(gt=0, le=1)] = 0.9495
+    """Share of the pairs in the train split. The default is PMC-15M's: 13.9 of 14.64
     million."""
-
-    def __post_init__(self) -> None:
-        if self.articles < 1:
-            raise ValueError(f"articles must be positive, got {self.articles}")
-        if not 0 < self.train_share <= 1:
-            raise ValueError(f"train_share must be in (0, 1], got {self.train_share}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +96,8 @@ class PretrainPlan:
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that replace those of the recipe: ``{"step.text": "padded"}``."""
 
-    pairs: int | None = None
-    """Pairs per epoch, at least 2; None: all pairs of the train split."""
-
-    def __post_init__(self) -> None:
-        if self.pairs is not None and self.pairs < 2:
-            raise ValueError(f"pairs: a batch needs at least 2, got {self.pairs}")
+    pairs: Annotated[int, Field(ge=2)] | None = None
+    """Pairs per epoch; None: all pairs of the train split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +106,10 @@ class ServePlan:
 
     fleet: Fleet
     """Machines of the service. More are planned if ``count`` is too few for ``queries_per_s``."""
-    months: float = 1.0
+    months: NonNegativeFloat = 1.0
     """Duration of the service, in months."""
-    queries_per_s: float = 10.0
+    queries_per_s: PositiveFloat = 10.0
     """Peak load, in queries per second."""
-
-    def __post_init__(self) -> None:
-        if self.months < 0 or self.queries_per_s <= 0:
-            raise ValueError("months must not be negative, queries_per_s must be positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +135,7 @@ class PlanConfig:
     harvest: HarvestPlan = field(default_factory=HarvestPlan)
     """Settings of the estimated harvest."""
 
-    months_kept: float = 1.0
+    months_kept: NonNegativeFloat = 1.0
     """Duration for which the published folders are stored, in months."""
 
     jobs: tuple[str, ...] = JOBS
@@ -177,8 +158,6 @@ class PlanConfig:
             raise ValueError(
                 f"assume: there is no {unknown_names[0]!r}; choose from {', '.join(known)}"
             )
-        if self.months_kept < 0:
-            raise ValueError(f"months_kept must not be negative, got {self.months_kept}")
         for name in self.assume:
             self.assumed(name)
 

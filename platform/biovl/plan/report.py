@@ -56,8 +56,10 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
     """Return the estimate for a configuration; ``compare_all`` adds other instance types.
 
     Raises:
-        ConfigError: If a recipe or paper does not exist, or training does not fit into memory.
+        ConfigError: If a setting is invalid, a recipe or paper does not exist, or training does not
+            fit into memory.
     """
+    config = configs.validated(config)
     if config.paper is not None and config.paper not in papers.names():
         raise ConfigError(f"paper: choose from {', '.join(papers.names())}, got {config.paper!r}")
     assumed = mid(config)
