@@ -232,8 +232,8 @@ def test_assemble_stores_columns_of_embeddings_only(names: list[str]) -> None:
     "settings", [{"weight": 1.5}, {"weight": -0.1}, {"weight": 1.0, "temperature": 0.0}]
 )
 def test_settings_out_of_range_are_rejected(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"weight|temperature"):
-        DistillConfig(**settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"weight|temperature"):
+        configs.build(DistillConfig, settings)
 
 
 def test_distillation_needs_infonce() -> None:

@@ -8,6 +8,7 @@ from open_clip.hf_configs import arch_dict
 from open_clip.model import CustomTextCLIP
 from torch import nn
 
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain import models
@@ -160,8 +161,8 @@ def test_what_cannot_be_locked_in_part_is_refused() -> None:
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"locked|unlocked|lock_layer_norm"):
-        OptimConfig(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"locked|unlocked|lock_layer_norm"):
+        configs.build(OptimConfig, wrong)
 
 
 def gradients_with(optim: OptimConfig) -> dict[str, torch.Tensor]:

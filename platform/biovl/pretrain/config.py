@@ -1,12 +1,13 @@
 """Settings of pretrain."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from biovl.core.config import REQUIRED, Recipe
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from biovl.core.config import REQUIRED, Recipe, Share
 from biovl.core.plugins import Plugin
 
 TEXT_FIELDS = (
@@ -33,7 +34,7 @@ class DataConfig:
     """RandomResizedCrop: range of the crop's aspect ratio, width / height, before resizing. The
     default is open_clip's."""
 
-    run_pairs: int = 8
+    run_pairs: PositiveInt = 8
     """Consecutive pairs of a shard that are read with one request and shuffled as one block. 1
     shuffles single pairs, for small corpora on local disks."""
 
@@ -51,13 +52,11 @@ class DataConfig:
             raise ValueError(f"text: choose from {', '.join(TEXT_FIELDS)}, got {unknown}")
         if min(self.text.values()) < 0 or abs(sum(self.text.values()) - 1) > 1e-6:
             raise ValueError(f"text: probabilities must sum to 1, got {dict(self.text)}")
-        if self.run_pairs < 1:
-            raise ValueError(f"run_pairs must be positive, got {self.run_pairs}")
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_scale must be in (0, 1], got {self.crop_scale}")
         low, high = self.crop_ratio
-        if not 0 < low <= high < math.inf:
+        if not 0 < low <= high:
             raise ValueError(f"crop_ratio must be 0 < low <= high, got {self.crop_ratio}")
 
 
@@ -69,28 +68,23 @@ _MOST_REPEATS = 1_000
 class MixtureConfig:
     """Share of each of several corpora in an epoch. By default every pair is drawn once."""
 
-    factors: tuple[float, ...] = ()
+    factors: tuple[Annotated[float, Field(gt=0, le=_MOST_REPEATS)], ...] = ()
     """A factor for each corpus, as in open_clip's ``--train-data-upsampling-factors``: how often an
     epoch draws each of its pairs. 2 draws all twice; 0.5 draws half of them, and the other half
-    in the next epoch. Empty: 1 for all."""
+    in the next epoch. Empty: 1 for all. For more draws, train more epochs."""
 
-    shares: tuple[float, ...] = ()
+    shares: tuple[PositiveFloat, ...] = ()
     """Instead of factors: the share of each corpus in the draws of an epoch, which has as many
     draws as the corpora have pairs. They sum to 1."""
 
     def __post_init__(self) -> None:
         if self.factors and self.shares:
             raise ValueError("factors and shares exclude each other: set one of them")
-        for name, values in (("factors", self.factors), ("shares", self.shares)):
-            if not all(0 < value < math.inf for value in values):
-                raise ValueError(f"{name} must be positive, got {list(values)}")
-        if max(self.factors, default=0) > _MOST_REPEATS:
-            raise ValueError(
-                f"factors must be at most {_MOST_REPEATS:,}, got {list(self.factors)}: for more "
-                "draws, train more epochs"
-            )
         if self.shares and abs(sum(self.shares) - 1) > 1e-6:
             raise ValueError(f"shares must sum to 1, got {list(self.shares)}")
+
+
+_Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +99,10 @@ class OptimConfig:
     """Settings of an optimizer of timm: ``{"betas": [0.95, 0.98]}``. Others have timm's
     defaults."""
 
-    peak_lr: float = 5e-4
+    peak_lr: PositiveFloat = 5e-4
     """Learning rate at the end of warm-up."""
 
-    warmup_steps: int = 2_000
+    warmup_steps: NonNegativeInt = 2_000
     """Length of the linear warm-up, in steps of the first batch size. It is counted in pairs: a
     larger ``batch.later`` does not prolong it."""
 
@@ -117,40 +111,39 @@ class OptimConfig:
     ``constant`` leaves it at ``peak_lr``, ``cooldown`` leaves it there until the last
     ``cooldown_epochs``, and then decays it to ``final_lr`` (open_clip's ``const-cooldown``)."""
 
-    final_lr: float = 0.0
+    final_lr: NonNegativeFloat = 0.0
     """Learning rate at the end of ``cosine`` and ``cooldown``."""
 
-    cooldown_epochs: int | None = None
+    cooldown_epochs: PositiveInt | None = None
     """Epochs of the decay of ``cooldown``."""
 
-    cooldown_power: float = 1.0
+    cooldown_power: PositiveFloat = 1.0
     """Exponent of the decay of ``cooldown``; 1: linear."""
 
-    betas: tuple[float, float] = (0.9, 0.98)
-    """Coefficients of the running averages of the gradient and its square, in [0, 1). For
-    ``adamw`` only."""
-    eps: float = 1e-6
+    betas: tuple[_Momentum, _Momentum] = (0.9, 0.98)
+    """Coefficients of the running averages of the gradient and its square. For ``adamw`` only."""
+    eps: PositiveFloat = 1e-6
     """Term added to the denominator for numerical stability. For ``adamw`` only."""
-    weight_decay: float = 0.2
+    weight_decay: NonNegativeFloat = 0.2
     """Decoupled weight decay of matrices; biases, norms and ``logit_scale`` are not decayed."""
 
     decay_embeddings: bool = True
     """Whether position and class embeddings are decayed like matrices, as in open_clip 3.3."""
 
-    clip_grad_norm: float | None = None
+    clip_grad_norm: PositiveFloat | None = None
     """Maximum norm of the gradient of all parameters together; None: no clipping."""
 
     locked: Literal["none", "image", "text", "both"] = "none"
     """Tower that is not trained: it keeps its weights, without dropout and with its batch-norm
     statistics (LiT, arXiv:2111.07991, locks the image tower). ``both`` needs unlocked groups."""
 
-    image_unlocked_groups: int | None = None
+    image_unlocked_groups: NonNegativeInt | None = None
     """Last groups of layers of a locked image tower that are trained: open_clip's
     ``--lock-image-unlocked-groups``. The last group of open_clip's own towers is their projection.
     That of timm's is their norm, or their head; the projection after it is always trained, with 0
     too. None: nothing of the tower is trained."""
 
-    text_unlocked_layers: int | None = None
+    text_unlocked_layers: NonNegativeInt | None = None
     """The same for a locked text tower: open_clip's ``--lock-text-unlocked-layers``. In a
     transformers tower the projection is always trained, with 0 too. None: nothing of the tower is
     trained."""
@@ -159,10 +152,10 @@ class OptimConfig:
     """Whether layer norms in the locked layers of a transformers text tower are locked as well, as
     with open_clip's ``--lock-text-freeze-layer-norm``."""
 
-    image_lr_factor: float = 1.0
-    """Factor on the learning rate of the image tower."""
+    image_lr_factor: PositiveFloat = 1.0
+    """Factor on the learning rate of the image tower; ``locked`` does not train it at all."""
 
-    text_lr_factor: float = 1.0
+    text_lr_factor: PositiveFloat = 1.0
     """Factor on the learning rate of the text tower."""
 
     layer_decay: float | tuple[float, float] = 1.0
@@ -182,20 +175,6 @@ class OptimConfig:
         self._check_locked()
         if not all(0 < decay <= 1 for decay in self.layer_decays):
             raise ValueError(f"layer_decay must be in (0, 1], got {self.layer_decay}")
-        if min(self.image_lr_factor, self.text_lr_factor) <= 0:
-            raise ValueError(
-                "image_lr_factor and text_lr_factor must be positive, got "
-                f"{self.image_lr_factor} and {self.text_lr_factor}; locked=image or text does not "
-                "train a tower"
-            )
-        if self.peak_lr <= 0 or self.eps <= 0:
-            raise ValueError("peak_lr and eps must be positive")
-        if self.warmup_steps < 0 or self.weight_decay < 0:
-            raise ValueError("warmup_steps and weight_decay must not be negative")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas must be in [0, 1), got {self.betas}")
-        if self.clip_grad_norm is not None and self.clip_grad_norm <= 0:
-            raise ValueError(f"clip_grad_norm must be positive, got {self.clip_grad_norm}")
 
     @property
     def layer_decays(self) -> tuple[float, float]:
@@ -204,8 +183,8 @@ class OptimConfig:
         return decay if isinstance(decay, tuple) else (decay, decay)
 
     def _check_schedule(self) -> None:
-        if not 0 <= self.final_lr < self.peak_lr:
-            raise ValueError(f"final_lr must be in [0, peak_lr), got {self.final_lr}")
+        if self.final_lr >= self.peak_lr:
+            raise ValueError(f"final_lr must be less than peak_lr, got {self.final_lr}")
         if self.final_lr and self.schedule == "constant":
             raise ValueError(f"final_lr={self.final_lr:g} needs schedule=cosine or cooldown")
         if (self.schedule == "cooldown") != (self.cooldown_epochs is not None):
@@ -213,10 +192,6 @@ class OptimConfig:
                 "schedule=cooldown and cooldown_epochs need each other, got "
                 f"schedule={self.schedule} and cooldown_epochs={self.cooldown_epochs}"
             )
-        if self.cooldown_epochs is not None and self.cooldown_epochs < 1:
-            raise ValueError(f"cooldown_epochs must be positive, got {self.cooldown_epochs}")
-        if self.cooldown_power <= 0:
-            raise ValueError(f"cooldown_power must be positive, got {self.cooldown_power}")
 
     def _check_locked(self) -> None:
         unlocked = {
@@ -224,8 +199,6 @@ class OptimConfig:
             "text": ("text_unlocked_layers", self.text_unlocked_layers),
         }
         for tower, (name, count) in unlocked.items():
-            if count is not None and count < 0:
-                raise ValueError(f"{name} must not be negative, got {count}")
             if count is not None and self.locked not in (tower, "both"):
                 raise ValueError(f"{name}={count} needs locked={tower} or both")
         if self.locked == "both" and not any(count is not None for _, count in unlocked.values()):
@@ -240,18 +213,13 @@ class OptimConfig:
 class BatchConfig:
     """Global batch size: the number of pairs that the loss contrasts."""
 
-    pairs: int
+    pairs: Annotated[int, Field(ge=2)]
     """Pairs per step over all workers: the N of InfoNCE, at least 2. It is divided among the
     workers, however many there are."""
 
-    later: Mapping[int, int] = field(default_factory=dict)
-    """Batch sizes from later epochs on, counted from 0: ``{8: 65536}``."""
-
-    def __post_init__(self) -> None:
-        if min([self.pairs, *self.later.values()]) < 2:
-            raise ValueError("a batch needs at least 2 pairs")
-        if any(epoch < 1 for epoch in self.later):
-            raise ValueError("later: epochs are counted from 0, and pairs is that of the first")
+    later: Mapping[PositiveInt, Annotated[int, Field(ge=2)]] = field(default_factory=dict)
+    """Batch sizes from later epochs on, counted from 0: ``{8: 65536}``. ``pairs`` is that of the
+    first."""
 
     def of_epoch(self, epoch: int) -> int:
         """Return the batch size of an epoch, counted from 0."""
@@ -263,11 +231,11 @@ class BatchConfig:
 class DistillConfig:
     """Distillation from a teacher whose embeddings of the pairs are stored in the corpus."""
 
-    weight: float = 0.0
-    """Share w of the teacher in the loss, in [0, 1]: (1 - w) * InfoNCE + w * the cross-entropy
+    weight: Share = 0.0
+    """Share w of the teacher in the loss: (1 - w) * InfoNCE + w * the cross-entropy
     between its and the student's similarities in the batch, both ways. 0: no distillation."""
 
-    temperature: float = 0.01
+    temperature: PositiveFloat = 0.01
     """Temperature of the teacher's similarities: 1 / exp(its ``logit_scale``). Most released CLIP
     models have 0.01."""
 
@@ -276,12 +244,6 @@ class DistillConfig:
 
     text: str = "clip_text"
     """Column of the teacher's embeddings of texts."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1:
-            raise ValueError(f"weight must be in [0, 1], got {self.weight}")
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,11 +262,11 @@ class StepConfig:
     distill: DistillConfig = field(default_factory=DistillConfig)
     """Distillation from a teacher; needs ``loss=infonce``."""
 
-    loss_tile: int = 1_024
+    loss_tile: PositiveInt = 1_024
     """Texts per block of the similarity matrix: a worker holds the similarities of its images to
     this many texts at a time."""
 
-    micro_batch: int | None = None
+    micro_batch: PositiveInt | None = None
     """Pairs per forward pass of one worker. None: on a GPU as many as fit by the memory estimate,
     on a CPU all of its pairs. With several micro-batches, every pair has two forward passes
     (GradCache). A run that runs out of memory halves it."""
@@ -335,21 +297,17 @@ class StepConfig:
             raise ValueError(
                 f"distill.weight={self.distill.weight:g} needs loss=infonce, got {self.loss}"
             )
-        if self.loss_tile < 1:
-            raise ValueError(f"loss_tile must be at least 1, got {self.loss_tile}")
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise ValueError(f"micro_batch must be at least 1 or none, got {self.micro_batch}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaveConfig:
     """Times of checkpoints, in addition to the end of each epoch, and the number retained."""
 
-    every_steps: int | None = 1_000
+    every_steps: PositiveInt | None = 1_000
     """Steps between checkpoints; None: by time alone."""
-    every_minutes: float | None = 15.0
+    every_minutes: PositiveFloat | None = 15.0
     """Maximum minutes between checkpoints; None: by steps alone."""
-    keep_last: int = 2
+    keep_last: PositiveInt = 2
     """Number of most recent checkpoints to retain until the run is published."""
 
     keep_every: int | Literal["epoch"] | None = None
@@ -358,14 +316,8 @@ class SaveConfig:
     state, each is three times as large as the weights."""
 
     def __post_init__(self) -> None:
-        if self.keep_last < 1:
-            raise ValueError(f"keep_last must be positive, got {self.keep_last}")
         if isinstance(self.keep_every, int) and self.keep_every < 1:
             raise ValueError(f"keep_every must be positive, got {self.keep_every}")
-        if self.every_steps is not None and self.every_steps < 1:
-            raise ValueError(f"every_steps must be positive, got {self.every_steps}")
-        if self.every_minutes is not None and self.every_minutes <= 0:
-            raise ValueError(f"every_minutes must be positive, got {self.every_minutes}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,10 +334,10 @@ class TroubleConfig:
     steps before it began, and skips the pairs from there to the step at which it was noticed, as
     PaLM's training did (arXiv:2204.02311, section 5.1). Skipped pairs are recorded."""
 
-    rollbacks: int = 3
+    rollbacks: PositiveInt = 3
     """Maximum number of rollbacks; after that the run ends."""
 
-    diverged: float | None = 0.25
+    diverged: PositiveFloat | None = 0.25
     """Maximum rise of the loss (the median of 100 steps) above its minimum, as a share of the
     distance from the minimum to the chance level ln(batch pairs); a higher loss ends the run. Rises
     below 1 are always allowed, and twice the share above the minimum of the warm-up. None: no
@@ -395,23 +347,13 @@ class TroubleConfig:
     """Whether to end a run whose loss stays at chance level without falling for 1,000 steps after
     warm-up, or for as many steps as warm-up has if these are more."""
 
-    rank_every_steps: int | None = 100
+    rank_every_steps: PositiveInt | None = 100
     """Steps between measurements of the effective rank of features, which falls when embeddings
     collapse: it is logged, and a fall to a tenth is reported. None: never."""
 
-    stuck_minutes: float | None = 30.0
+    stuck_minutes: PositiveFloat | None = 30.0
     """Maximum minutes per step; after that the worker is ended, and its stack is reported.
     None: no limit."""
-
-    def __post_init__(self) -> None:
-        if self.rollbacks < 1:
-            raise ValueError(f"rollbacks must be positive, got {self.rollbacks}")
-        if self.rank_every_steps is not None and self.rank_every_steps < 1:
-            raise ValueError(f"rank_every_steps must be positive, got {self.rank_every_steps}")
-        if self.diverged is not None and self.diverged <= 0:
-            raise ValueError(f"diverged must be positive, got {self.diverged}")
-        if self.stuck_minutes is not None and self.stuck_minutes <= 0:
-            raise ValueError(f"stuck_minutes must be positive, got {self.stuck_minutes}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,19 +365,19 @@ class PretrainWorkers:
     the CPU in the job's own process: a small model then starts at once, and a debugger works. With
     gpus, 0 is one worker."""
 
-    gpus: float = 0
+    gpus: NonNegativeFloat = 0
     """GPUs per worker; 0 trains on the CPU."""
 
     accelerator: str | None = None
     """Type of GPU, by Ray's name: ``A100``, ``H100``, ``L4``; None: any."""
 
-    cpus: float = 1
+    cpus: PositiveFloat = 1
     """CPU cores per worker, not counting those that prepare data."""
 
     data_cpus: int | None = None
     """CPU cores that decode and tokenise for all workers, on any node; None: all free cores."""
 
-    restarts: int = 3
+    restarts: NonNegativeInt = 3
     """Maximum consecutive restarts of failed workers without a new checkpoint in between; one more
     failure ends the job. Running the same command again resumes it."""
 
@@ -443,11 +385,6 @@ class PretrainWorkers:
         fewest, most = self.bounds
         if self.count != 0 and not 1 <= fewest <= most:
             raise ValueError(f"count must be positive, or 0 for no workers, got {self.count}")
-        if self.cpus <= 0 or self.gpus < 0 or self.restarts < 0:
-            raise ValueError(
-                "cpus must be positive, gpus and restarts not negative, got "
-                f"{self.cpus:g}, {self.gpus:g} and {self.restarts}"
-            )
         if self.accelerator is not None and not self.gpus:
             raise ValueError(f"accelerator {self.accelerator} needs gpus, got 0")
         if 0 < self.gpus < 1 and most > 1:
@@ -468,11 +405,11 @@ class PretrainWorkers:
 class ValidationConfig:
     """Validation of the model after an epoch, in a task that runs concurrently with training."""
 
-    pairs: int = 10_000
+    pairs: NonNegativeInt = 10_000
     """Pairs of the val split to embed; 0: all. Recall depends on it: the fewer pairs, the
     higher."""
 
-    every_epochs: int = 1
+    every_epochs: PositiveInt = 1
     """Epochs between validations."""
 
     tasks: Mapping[str, Plugin] = field(default_factory=dict)
@@ -486,19 +423,12 @@ class ValidationConfig:
     """CPU cores of the validation task."""
 
     def __post_init__(self) -> None:
-        if self.every_epochs < 1:
-            raise ValueError(f"every_epochs must be positive, got {self.every_epochs}")
-        if self.pairs < 0:
-            raise ValueError(f"pairs must not be negative, got {self.pairs}")
         for name in self.tasks:
             if not name or "/" in name:
                 raise ValueError(f"tasks: a name has no slash, got {name!r}")
 
 
 _CHECKPOINT = re.compile(r"(?P<run>.+)@(?P<step>\d+|last|epoch:\d+)")
-_MOST_PROFILED = 100
-"""A profiled step takes about 80 MB of memory, with two towers of 12 layers, until the trace is
-written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -528,7 +458,7 @@ class PretrainConfig:
     """The model: ``model.name`` is a plug-in in ``biovl/models/builders``, the other entries are
     its settings."""
 
-    epochs: int = 32
+    epochs: PositiveInt = 32
     """Passes over the train split."""
     batch: BatchConfig
     """Global batch size."""
@@ -555,28 +485,24 @@ class PretrainConfig:
     """Trackers that log the metrics: ``tensorboard``, ``wandb`` or ``mlflow``, with their
     settings."""
 
-    profile: int = 0
+    profile: Annotated[int, Field(ge=0, le=100)] = 0
     """Steps of worker 0 to profile with torch.profiler, after the first five, each time the run
     starts or resumes; 0: none. The trace is in ``profile/``."""
+    # A profiled step takes about 80 MB of memory, with two towers of 12 layers, until the trace is
+    # written.
 
     deterministic: bool = False
     """Whether to use deterministic algorithms only, for bit-identical results; slower on GPUs."""
 
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the initial weights, the order of the pairs and all augmentation."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be positive, got {self.epochs}")
         if (self.optim.cooldown_epochs or 0) > self.epochs:
             raise ValueError(
                 f"optim.cooldown_epochs={self.optim.cooldown_epochs} is more than the "
                 f"{self.epochs} epochs of the run"
             )
-        if not 0 <= self.profile <= _MOST_PROFILED:
-            raise ValueError(f"profile must be in 0..{_MOST_PROFILED}, got {self.profile}")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
         if self.from_ and _CHECKPOINT.fullmatch(self.from_) is None:
             raise ValueError(
                 f"from is RUN@STEP, and STEP a number of steps, last or epoch:N; got {self.from_!r}"
