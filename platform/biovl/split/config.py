@@ -1,9 +1,11 @@
 """Settings of split."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from biovl.core.config import REQUIRED, Recipe
+from pydantic import Field
+
+from biovl.core.config import REQUIRED, Recipe, Share
 from biovl.core.workers import WorkerConfig
 
 Derivatives = Literal["all", "allowed"]
@@ -34,8 +36,8 @@ class SplitConfig:
     out: str
     """The folder to publish, local or ``s3://``."""
 
-    confidence: float = 0.7
-    """Minimum probability that all panels, labels and captions of a figure are right, 0..1; other
+    confidence: Share = 0.7
+    """Minimum probability that all panels, labels and captions of a figure are right; other
     figures stay whole. A higher value splits fewer figures, with fewer errors."""
 
     derivatives: Derivatives = "all"
@@ -43,8 +45,8 @@ class SplitConfig:
     not permit derivatives, since cropping a panel may be one; the rule ``derivatives_allowed`` of
     assemble drops such panels later."""
 
-    jpeg_quality: int = 95
-    """JPEG quality of panels that are cropped from a JPEG, 1..95 on Pillow's scale, without chroma
+    jpeg_quality: Annotated[int, Field(ge=1, le=95)] = 95
+    """JPEG quality of panels that are cropped from a JPEG, on Pillow's scale, without chroma
     subsampling. Panels of other formats are stored as PNG."""
 
     detector: str = ""
@@ -57,12 +59,6 @@ class SplitConfig:
 
     may_be_empty: bool = False
     """Whether to publish a result without any usable row; otherwise this is an error."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.confidence <= 1:
-            raise ValueError(f"confidence must be in 0..1, got {self.confidence}")
-        if not 1 <= self.jpeg_quality <= 95:
-            raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
 
     def splitting(self) -> Splitting:
         """Return the settings needed to split one figure."""

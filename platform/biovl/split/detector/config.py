@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from biovl.core.config import REQUIRED, Recipe
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from biovl.core.config import REQUIRED, Recipe, Share
 from biovl.core.workers import WorkerConfig
 from biovl.sample.compound.strata import STRATA
 
@@ -23,26 +26,22 @@ _STAGES = 5
 class Design:
     """Architecture of the network, as stored in the published folder."""
 
-    widths: tuple[int, ...] = (16, 32, 48, 96, 128)
+    widths: tuple[PositiveInt, ...] = (16, 32, 48, 96, 128)
     """Channels of the backbone's stages; each halves the resolution, so there are five to a stride
     of 32."""
 
-    depths: tuple[int, ...] = (0, 0, 1, 2, 2)
+    depths: tuple[NonNegativeInt, ...] = (0, 0, 1, 2, 2)
     """Residual blocks of each stage."""
 
-    channels: int = 48
+    channels: PositiveInt = 48
     """Channels of the features at stride 8 that the heads see."""
 
-    size_px: int = 256
+    size_px: Annotated[int, Field(ge=64, multiple_of=32)] = 256
     """Side of the square input in pixels, a multiple of 32 from 64; figures are resized to fit."""
 
     def __post_init__(self) -> None:
-        if self.size_px < 64 or self.size_px % 32:
-            raise ValueError(f"size_px must be a multiple of 32 from 64, got {self.size_px}")
         if len(self.widths) != _STAGES or len(self.depths) != _STAGES:
             raise ValueError(f"widths and depths must have {_STAGES} numbers")
-        if min(*self.widths, self.channels) < 1 or min(self.depths) < 0:
-            raise ValueError("widths and channels must be at least 1, depths not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,29 +51,25 @@ class Drawing:
     strata: tuple[str, ...] = STRATA
     """Kinds of figures (docs/compound.md), in equal numbers. Validation uses the same."""
 
-    varied: float = 0.5
-    """Share of training figures with random settings instead of those of a stratum, 0..1."""
+    varied: Share = 0.5
+    """Share of training figures with random settings instead of those of a stratum."""
 
-    photographs: int = 500
+    photographs: PositiveInt = 500
     """Photographs in the pool; drawing 100 takes two seconds."""
 
-    plots: int = 800
+    plots: PositiveInt = 800
     """Plots and diagrams in the pool; drawing 100 takes half a second."""
 
-    figures: int = 512
+    figures: PositiveInt = 512
     """Figures per round. Those of the next round are drawn during the current one."""
 
-    steps: int = 256
+    steps: PositiveInt = 256
     """Training steps per round. Each use of a figure has its own scale, position and colours."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.strata) - set(STRATA))
         if unknown or not self.strata:
             raise ValueError(f"strata must be some of {', '.join(STRATA)}, got {self.strata}")
-        if min(self.figures, self.steps, self.photographs, self.plots) < 1:
-            raise ValueError("figures, steps, photographs and plots must be at least 1")
-        if not 0 <= self.varied <= 1:
-            raise ValueError(f"varied must be in 0..1, got {self.varied}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +79,11 @@ class Optimisation:
     Before the decay, a run does not depend on the total number of steps, so it can be extended.
     """
 
-    steps: int = 20_000
+    steps: PositiveInt = 20_000
     """Number of training steps in total."""
-    batch: int = 16
+    batch: PositiveInt = 16
     """Number of figures per step."""
-    peak_lr: float = 2e-3
+    peak_lr: PositiveFloat = 2e-3
     """Learning rate between warm-up and decay."""
     warmup_steps: int = 200
     """Steps of linear warm-up."""
@@ -100,10 +95,6 @@ class Optimisation:
     """Maximum norm of the gradients."""
     average_steps: int = 200
     """Steps over which the published weights are a moving average."""
-
-    def __post_init__(self) -> None:
-        if min(self.steps, self.batch) < 1 or self.peak_lr <= 0:
-            raise ValueError("steps, batch and peak_lr must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,22 +114,18 @@ class DetectorConfig:
     seed: int = 0
     """Seed of the initial weights and of the training figures."""
 
-    validate_every: int = 2000
+    validate_every: PositiveInt = 2000
     """Steps between validations; the last step is always validated."""
 
-    validation_figures: int = 10
+    validation_figures: PositiveInt = 10
     """Validation figures per stratum, drawn from seeds that training does not use."""
 
-    save_every: int = 500
+    save_every: PositiveInt = 500
     """Steps between checkpoints, from which an interrupted run resumes."""
 
     workers: WorkerConfig = field(default_factory=WorkerConfig)
     """Resources of the training process. GPUs, and CPUs with units for it, train in bfloat16.
     On CPUs, results are bit-identical only for equal ``cpus`` and processors."""
-
-    def __post_init__(self) -> None:
-        if min(self.validate_every, self.validation_figures, self.save_every) < 1:
-            raise ValueError("validate_every, validation_figures and save_every must be at least 1")
 
 
 def default() -> DetectorConfig:
