@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic import PositiveInt
+
 COLUMNS: dict[str, tuple[str, float, int]] = {
     "loss": ("loss", 1, 4),
     "img2txt R@1": ("image_to_text_recall_at_1", 100, 2),
@@ -43,17 +45,13 @@ class AshaConfig:
         Li et al. 2020, arXiv:1810.05934.
     """
 
-    reduction: int = 1
+    reduction: PositiveInt = 1
     """Share of trials that continue at each rung, as one of so many; 1 never stops a trial."""
 
-    first_epochs: int = 1
+    first_epochs: PositiveInt = 1
     """Epochs at the first rung. Each further rung has ``reduction`` times as many. With
     ``equal=compute`` rungs are amounts of compute, in epochs of the first row: a trial is compared
     at its first validation that had as much."""
-
-    def __post_init__(self) -> None:
-        if min(self.reduction, self.first_epochs) < 1:
-            raise ValueError("reduction and first_epochs must be positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ class SweepConfig:
     """Settings of pretrain with lists of values, ``grid.model.context_length=[77,256]``: each row
     runs with every combination of them."""
 
-    seeds: int = 1
+    seeds: PositiveInt = 1
     """Trials per row and grid point, with consecutive seeds starting at that of ``base``."""
 
     equal: Literal["epochs", "compute"] = "epochs"
@@ -87,7 +85,7 @@ class SweepConfig:
     asha: AshaConfig = field(default_factory=AshaConfig)
     """Early stopping of trials."""
 
-    concurrent: int | None = None
+    concurrent: PositiveInt | None = None
     """Maximum concurrent trials. None: as many as the cluster has resources for when the sweep
     starts; set a number for a cluster that autoscales. Trials beyond the cluster's final size wait
     indefinitely."""
@@ -102,7 +100,5 @@ class SweepConfig:
         unknown = sorted({*self.columns} - {*COLUMNS})
         if unknown:
             raise ValueError(f"columns: choose from {', '.join(COLUMNS)}, got {unknown}")
-        if self.seeds < 1 or (self.concurrent is not None and self.concurrent < 1):
-            raise ValueError("seeds and concurrent must be positive")
         if not self.settings:
             raise ValueError("settings: a sweep needs at least one row")
