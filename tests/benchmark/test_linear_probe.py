@@ -113,7 +113,7 @@ def test_a_set_without_train_or_readable_test_is_refused(tmp_path) -> None:
 
 def test_settings_make_sense() -> None:
     for wrong, where in (
-        ({"fractions": (0.0, 1.0)}, r"fractions\\.0"),
+        ({"fractions": (0.0, 1.0)}, r"fractions\.0"),
         ({"fractions": (0.1, 0.1)}, "fractions.*different"),
         ({"seeds": (0, 0)}, "seeds.*different"),
     ):
