@@ -41,6 +41,9 @@ def split(text: str) -> list[str]:
         "The limit is no. 5 of vol. 3, pp. 4–5.|No.|Six were left.",
         "Open bracket (never closed.|The text goes on.",
         "(This is in brackets.)|This is not.",
+        "Cells grew. (Fig. 2A).|They died. [Figures 3(b) and 4].|They rose. (Lee, 2010; Table 1)",
+        "They fell.|(Fig. 2 shows it.)|(XLSX 120 kb)",
+        "A map is in this figure.|Data are in the other figures.|Leaves are in Figure. 3.",
     ],
 )
 def test_sentences_end_at_points_that_end_them(written: str) -> None:
@@ -49,10 +52,11 @@ def test_sentences_end_at_points_that_end_them(written: str) -> None:
 
 
 def test_lines_end_sentences_and_so_do_points_that_lost_their_space() -> None:
-    assert split("A title\nText (2D).However, it goes on.") == [
+    assert split("A title\nText (2D).However, it goes on [3].Roots grew (mean of f(x).y).") == [
         "A title",
         "Text (2D).",
-        "However, it goes on.",
+        "However, it goes on [3].",
+        "Roots grew (mean of f(x).y).",
     ]
 
 

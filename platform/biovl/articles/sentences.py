@@ -23,6 +23,14 @@ _END = re.compile(
 )
 _GLUED = re.compile(
     r"(?<=[\w)\]][a-z)\]\d%])\.(?=(?:The|In|This|These|However|Moreover|Furthermore|We|It|As|To)(?:,|\s[a-z(]))"
+    r"|(?<=[\w)\]][)\]])\.(?=[A-Z][a-z]+(?:,|\s[a-z(]))"
+)
+# References in brackets are no sentence of their own: "Cells grew. (Fig. 2A). They died."
+_LONE_BRACKET = re.compile(
+    r"(?:\((?:[^()\n]|\([^()\n]{0,20}\)){0,200}(?<![.!?])\)|\[[^\[\]\n]{0,200}(?<![.!?])\])\s?(?:\.(?=\s|\Z)|(?=\n|\Z))"
+)
+_REFERENCE = re.compile(
+    r"\b(?:fig(?:ure)?s?|tables?|schemes?|videos?|movies?)\.?\s?[A-Z]{0,2}\d", re.IGNORECASE
 )
 _STARTS = re.compile(r"[(\[{“‘\"'«]*(?:[^\W\d_]|\d|[+∼~≥≤<>*†‡§#®▪•–—-])")
 # Names that start in lower case and may start a sentence: p53, mRNA, siRNAs, α-tubulin, eGFP, qPCR.
@@ -45,7 +53,7 @@ _STARTERS = frozenset(
 # Never the end of a sentence where a number, a name or an example follows.
 _NEVER = frozenset(
     """
-    fig figs figure figures eq eqs eqn eqns ref refs tab tabs sect secs chap ch suppl supp i.e e.g
+    fig figs eq eqs eqn eqns ref refs tab tabs sect secs chap ch suppl supp i.e e.g
     ie eg viz vs v cf approx ca c resp dr drs prof mr mrs ms st mt ft nos vol vols pp pls incl pers
     unpubl edn eds transl dept univ assoc fasc ser subgen subsect abb var subsp ssp cv f fo acad sci
     jan feb mar apr jun jul aug sep sept oct nov dec
@@ -144,6 +152,9 @@ def _is_end(text: str, start: int, point: int, match: re.Match[str]) -> bool:
     after = match.end()
     if not _STARTS.match(text, after):
         return False
+    bracket = _LONE_BRACKET.match(text, after)
+    if bracket is not None and _REFERENCE.search(bracket[0]):
+        return False
     following = text[after : after + 24]
     first = following.lstrip("([{“‘\"'«")
     if first[:1].islower() and not _LOW_NAME.match(first):
@@ -163,7 +174,7 @@ def _is_end(text: str, start: int, point: int, match: re.Match[str]) -> bool:
         return False
     next_word = re.match(r"[\w-]*", first)
     is_starter = next_word is not None and next_word[0] in _STARTERS
-    if low in ("no", "p", "n", "t") and first[:1].isdigit():
+    if low in ("no", "p", "n", "t", "figure", "figures") and first[:1].isdigit():
         return False
     if (low in _PERHAPS and (not is_name or "." in low)) or _is_initial(word):
         return is_starter
