@@ -52,6 +52,10 @@ def told(sentence: str) -> str:
         ("Cells grew (Fig. 2(a)).", "2 a"),
         ("Cells grew (Fig. 2 (a,b)).", "2 a b"),
         ("Figures 2(a)–2(d) show growth.", "2 a b c d"),
+        ("Figure 2 b depicts growth, and Figure 3 a shows death.", "2 b; 3 a"),
+        ("Figure 2 a new leaf grew; Figure 3 n is low.", "2; 3"),
+        ("Cells grew (Figs. 2 ▸ a and 4 ▸ c; Fig. 3 ▸ b, top panel).", "2 a; 4 c; 3 b (top)"),
+        ("Figure 2 ▸ b shows growth; in Fig. 3 ▸ a new leaf and in Fig. 4 ▸ p = 3.", "2 b; 3; 4"),
         ("Figs 9(c,d) and 10(c,d) show growth.", "9 c d; 10 c d"),
         ("Cells grew (Fig. 2A/C).", "2 A C"),
         ("Cells grew (Fig. 5-B).", "5 B"),
@@ -305,11 +309,18 @@ def test_a_link_counts_where_its_words_tell_nothing() -> None:
     assert (only.text, only.panels) == ("Rats differ (3C).", ("C",))
 
 
-@pytest.mark.parametrize("words", ["Supplementary Figure 1", "their Figure 1"])
-def test_a_link_does_not_make_another_figure_this_one(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "linked"),
+    [
+        ("Supplementary Figure 1", "Figure 1"),
+        ("Supplementary Figure S2", "S2"),
+        ("their Figure 1", "Figure 1"),
+    ],
+)
+def test_a_link_does_not_make_another_figure_this_one(words: str, linked: str) -> None:
     text = f"Genes are common ({words})."
-    start = text.index("Figure 1")
-    link = Reference(start, start + len("Figure 1"), [], False)
+    start = text.index(linked)
+    link = Reference(start, start + len(linked), [], False)
     assert citances_of(Mention(text, [link], [], "body"), "Figure 1") == []
 
 

@@ -134,7 +134,7 @@ def _own(
         start, end = link.start - sentence.start, min(link.end - sentence.start, len(text))
         over = every.overlapping(start, end)
         same = [one for one in over if known is not None and _key(one) == (figure, kind)]
-        if not same and kind == "main" and any(_is_of_another(one, figure) for one in over):
+        if not same and known is not None and kind == "main" and any(map(_is_of_another, over)):
             # "Supplementary Figure 1" and "their Fig. 1" are linked to figure 1 by a program.
             continue
         same = same or [
@@ -157,9 +157,9 @@ def _own(
     return list(dict.fromkeys(sorted(own, key=lambda one: (one.span.start, one.span.end))))
 
 
-def _is_of_another(one: FigureReference, figure: str) -> bool:
-    """Return whether the words name a figure of this number that is not one of the article's."""
-    return one.figure == figure and one.kind in ("supplementary", "other-article")
+def _is_of_another(one: FigureReference) -> bool:
+    """Return whether the words name a figure that is not one of the article's main ones."""
+    return one.kind in ("supplementary", "other-article")
 
 
 def _implied(

@@ -15,6 +15,8 @@ _MAX_RANGE = 30
 _NEAR = 4
 """Maximum distance of letters that are panels on both sides of other words."""
 _WORDS = frozenset({"a", "A", "I"})
+_BEFORE_WORDS = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZabcdefgh")
+"""Panels after a space, in front of words; other letters may be "I" or a statistic."""
 
 
 class ListReader:
@@ -221,7 +223,7 @@ class ListReader:
             return False
         if CLOSED.match(self.text, end) or CONTINUES.match(self.text, end):
             return True
-        if patterns.LIST_GOES_ON.match(self.text, end):
+        if patterns.LIST_GOES_ON.match(self.text, end) or patterns.ARROW.match(self.text, end):
             return True
         return self.is_plural and (joint["word"] is not None or joint["range"] is not None)
 
@@ -258,7 +260,8 @@ class ListReader:
 
     def _own_panels(self, end: int, *, is_first: bool) -> int:
         """Parse the panels directly after a number; return where they end."""
-        direct = self._label(end, None, is_direct=True)
+        arrow = patterns.ARROW.match(self.text, end)
+        direct = self._label(end if arrow is None else arrow.end(), None, is_direct=True)
         if direct is not None:
             return direct
         apart = patterns.APART.match(self.text, end)
@@ -294,13 +297,14 @@ class ListReader:
         lists = _LABELS_GO_ON.match(self.text, rest) is not None
         if sign == ".":
             return end if not (closed or lists) else self._label(position, None) or end
-        is_word = label["label"] in _WORDS
-        goes_on = is_first and CONTINUES.match(self.text, rest) and label["label"].isupper()
+        # "Fig. 2 a shows": no article precedes these words.
+        is_panel = is_first and not sign and label["label"] in _BEFORE_WORDS
+        goes_on = is_panel and CONTINUES.match(self.text, rest) is not None
         if sign in (",", ":"):
             allowed = lists or (closed and self.text[rest : rest + 1] in (")", "]", ";", ""))
         else:
-            allowed = lists or closed or bool(goes_on and (not is_word or label["label"] == "A"))
-        return (self._label(position, None) or end) if allowed else end
+            allowed = lists or closed or goes_on
+        return (self._label(position, None, is_direct=goes_on) or end) if allowed else end
 
     def _bracketed(self, position: int, *, is_legend: bool) -> int | None:
         """Parse "(a, b)" or "(A–C, left)" after a number, if it contains only panels.
