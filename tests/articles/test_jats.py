@@ -145,6 +145,10 @@ def test_caption_text_is_exact(inner: str, text: str) -> None:
             "x^2",
         ),
         (
+            "<tex-math>\\documentclass{minimal}\\begin{document} }{}\\begin{equation*}x^2\\end{equation*}\\end{document}</tex-math>",
+            "x^2",
+        ),
+        (
             "<inline-formula><alternatives><tex-math>\\documentclass{minimal}\\begin{document}$$k$$\\end{document}</tex-math>"
             "<mml:math><mml:mi>k</mml:mi></mml:math><inline-graphic xlink:href='e1.gif'/></alternatives></inline-formula>",
             "k",
@@ -339,6 +343,11 @@ def test_object_ids_attributions_and_permissions_are_not_caption() -> None:
             "<graphic xlink:href='a'><alt-text>A liver</alt-text></graphic>"
             "<graphic xlink:href='b'><alt-text>A lung</alt-text><long-desc>x</long-desc></graphic>",
             "A liver\nA lung",
+        ),
+        (
+            "<label>Fig. 3.</label><alt-text>Fig. 3</alt-text><graphic xlink:href='a'>"
+            "<long-desc>A liver</long-desc></graphic>",
+            "A liver",
         ),
         (
             "<caption><p><inline-graphic xlink:href='i'><alt-text>box</alt-text></inline-graphic>"
@@ -815,11 +824,30 @@ def test_abbreviations_among_the_keywords_are_no_keywords(group: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kinds", "abstract"),
+    [
+        (["short", "executive-summary", ""], "2"),
+        (["toc", "short", "structured"], "2"),
+        (["teaser", "executive-summary"], "1"),
+        (["toc", "teaser"], None),
+    ],
+)
+def test_the_only_abstract_may_be_called_a_summary(kinds: list[str], abstract: str | None) -> None:
+    texts = (
+        f"<abstract abstract-type='{kind}'><p>{number}</p></abstract>"
+        for number, kind in enumerate(kinds)
+    )
+    assert article("", front="".join(texts)).abstract == abstract
+
+
+@pytest.mark.parametrize(
     "mark",
     [
         "<xref ref-type='fn' rid='n'>*</xref>",
         "<xref ref-type='fn' rid='n'><sup>1</sup></xref>",
         "<sup><xref ref-type='fn' rid='n'>1</xref></sup>",
+        "<xref ref-type='author-notes' rid='n'>†</xref>",
+        "<sup>‡</sup>",
         "<fn id='n'><label>1</label><p>Part of a thesis.</p></fn>",
     ],
 )

@@ -35,7 +35,9 @@ _NOT_A_POWER = frozenset("st nd rd th º ª o".split())
 _ONE_TERM = re.compile(r"[+\-−–]?\s*(?:\d[\d.,]*|[^\W\d_])\s*[+\-−–]?")
 _GOES_ON = ("=", "+", "×", "·", "<", ">", "≤", "≥", "≈")
 _SPACE = MATHML + "mspace"
-_TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
+# "}{}" is what a converter of Oxford University Press and PeerJ left.
+_TEX_BODY = re.compile(r"\\begin\{document\}(?:\s*\}\{\})?(.*?)\\end\{document\}", re.DOTALL)
+_TEX_DISPLAY = re.compile(r"\\(?:begin|end)\{(?:equation|displaymath)\*?\}")
 
 
 def read_tex(
@@ -47,7 +49,7 @@ def read_tex(
         return
     tex = element.text or ""
     body = _TEX_BODY.search(tex)
-    element.text = (body[1] if body else tex).strip().strip("$").strip()
+    element.text = _TEX_DISPLAY.sub("", body[1] if body else tex).strip().strip("$").strip()
 
 
 def read_formula(element: etree._Element, name: str) -> None:

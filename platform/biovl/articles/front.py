@@ -17,6 +17,8 @@ _OTHER_ABSTRACTS = frozenset(
     "graphical toc teaser precis web-summary executive-summary key-points plain-language-summary "
     "lay-abstract editors-summary patient synopsis short highlights author-highlights".split()
 )
+# The only abstract of some articles has one of these types.
+_SUMMARIES = frozenset(("executive-summary", "short"))
 GRAPHICAL_ABSTRACTS = frozenset("graphical toc teaser precis web-summary visual".split())
 _MONTHS = {
     name: number
@@ -122,9 +124,10 @@ def _abstract(meta: etree._Element) -> str | None:
     for abstract in abstracts:
         if not abstract.get("abstract-type"):
             return plain_readable(abstract)
-    for abstract in abstracts:
-        if abstract.get("abstract-type") not in _OTHER_ABSTRACTS:
-            return plain_readable(abstract)
+    for excluded in (_OTHER_ABSTRACTS, _OTHER_ABSTRACTS - _SUMMARIES):
+        for abstract in abstracts:
+            if abstract.get("abstract-type") not in excluded:
+                return plain_readable(abstract)
     return None
 
 

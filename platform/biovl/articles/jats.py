@@ -56,7 +56,9 @@ _ALT_TEXTS, _LONG_DESCRIPTIONS = (
     for name in ("alt-text", "long-desc")
 )
 _MARKS_IN_TITLES = etree.XPath(
-    "(front | front-stub)//article-title//*[self::fn or self::xref[@ref-type='fn']]"
+    "(front | front-stub)//article-title//*[self::fn"
+    " or self::xref[@ref-type='fn' or @ref-type='author-notes']"
+    " or self::sup[translate(normalize-space(.), '*†‡§¶', '')='']]"
 )
 # Licences are read without regard to marks.
 _SUPERSCRIPTS = etree.XPath(
@@ -248,7 +250,8 @@ def _figure(
         caption_bold=spans[text.BOLD],
         caption_superscripts=spans[text.SUP],
         mentions=mentions,
-        alt_text=_described(_ALT_TEXTS(figure)) or _described(_LONG_DESCRIPTIONS(figure)),
+        alt_text=_described(_ALT_TEXTS(figure), label)
+        or _described(_LONG_DESCRIPTIONS(figure), label),
         credit=credit or None,
         section=" > ".join(filter(None, (plain(title) for title in place.section_titles))) or None,
         license=_own_license(permissions),
@@ -279,9 +282,13 @@ def _captions(
     return shared[place.abstract]
 
 
-def _described(descriptions: list[etree._Element]) -> str | None:
-    """Return the descriptions of a figure and its images, one per line, each once."""
-    return "\n".join(dict.fromkeys(filter(None, map(plain, descriptions)))) or None
+def _described(descriptions: list[etree._Element], label: str) -> str | None:
+    """Return the descriptions of a figure and its images, one per line, each once.
+
+    Elsevier's are often the label alone.
+    """
+    texts = dict.fromkeys(map(plain, descriptions))
+    return "\n".join(text for text in texts if text and text.rstrip(" .:") != label) or None
 
 
 def _is_legend(part: etree._Element) -> bool:
