@@ -126,11 +126,12 @@ _OF_OTHERS = re.compile(
     |(?-i:\bFrom)\s(?-i:[A-Z]).{{0,200}}?\bwith\s(?:kind\s)?permission\b
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
-        (?:\[|ref\b|refs?\.|reference|(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
-    |\bpermission\s(?:from|of|by)\s(?-i:(?:the\s)?[A-Z])
-    |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:(?:19|20)\d\d|by\b|of\b|holder)
+        (?:fig(?:ure)?s?\.?\s[^.;]{{1,30}}\s(?:in|of|from)\s)?
+        (?:\[|ref\b|refs?\.|reference|(?-i:(?:\w{{2,3}}\s){{0,2}}[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
+    |\bpermission\s(?:from|of|by)\s(?:(?-i:(?:the\s)?[A-Z])|the\s(?:publisher|journal)\b)
+    |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
     |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])
-    |\bcourtesy\s(?:(?:of|by)\b|(?-i:[A-Z]))
+    |\bcourtesy(?:\s(?:of|by)\b|:?\s(?-i:[A-Z]))
     |\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -147,6 +148,7 @@ _CREDIT_WORDS = re.compile(
 )
 _LEAST_LEGEND = 12
 """Minimum words of a legend in ``<attrib>``; a shorter text may be names."""
+_NOTE = re.compile(r"(?:abbreviations?|notes?)\s?:", re.IGNORECASE)
 # "Source: own calculations.", "Fonte: Dados da pesquisa (2022)", "Fuente: los autores".
 _OWN_SOURCE = re.compile(
     r"""
@@ -276,8 +278,8 @@ def is_of_others(caption: str, credit: str | None) -> bool:
 
 def is_legend(attribution: str) -> bool:
     """Return whether the text of an ``<attrib>`` is a legend: Taylor & Francis put it there."""
-    has_words = len(attribution.split()) >= _LEAST_LEGEND
-    return has_words and _CREDIT_WORDS.search(attribution) is None
+    is_text = len(attribution.split()) >= _LEAST_LEGEND or _NOTE.match(attribution) is not None
+    return is_text and _CREDIT_WORDS.search(attribution) is None
 
 
 def _links(element: etree._Element) -> Iterator[str]:
