@@ -224,7 +224,9 @@ def test_a_figure_may_have_a_licence_of_its_own() -> None:
     own = article_license.replace("/by/", "/by-nc/")
     figures, article = read(figure(own) + "<fig id='F2'/>", {}, front=article_license)
     assert article.license == "CC-BY-4.0"
-    assert [(f.license, f.license_group) for f in figures] == [
-        ("CC-BY-NC-4.0", "noncommercial"),
-        ("CC-BY-4.0", "commercial"),
+    urls = [f"http://creativecommons.org/licenses/{terms}/4.0/" for terms in ("by-nc", "by")]
+    assert article.license_url == urls[1]
+    assert [(f.license, f.license_group, f.license_url) for f in figures] == [
+        ("CC-BY-NC-4.0", "noncommercial", urls[0]),
+        ("CC-BY-4.0", "commercial", urls[1]),
     ]

@@ -22,9 +22,11 @@ LONG_TEXTS = ("context_caption", "expanded_caption", "long_caption")
 """Columns of generated captions. Existing ones are also stored in a pair's record, for pretrain to
 choose from."""
 
+LICENSE_URL = "license_url"
+
 _ARTICLE_COLUMNS = (
     "version pmid doi title journal published article_type language keywords subjects "
-    "license_url citation mesh_terms cited_by_pmids retracted"
+    "citation mesh_terms cited_by_pmids retracted"
 ).split()
 _PUBMED_COLUMNS = pa.schema(
     [
@@ -35,7 +37,10 @@ _PUBMED_COLUMNS = pa.schema(
 )
 """Filled for enriched articles; null for others."""
 
-ARTICLE_COLUMNS = [*_ARTICLE_COLUMNS, "source_uri", "defect", "full_text"]
+ARTICLE_COLUMNS = [
+    *_ARTICLE_COLUMNS,
+    *("license", LICENSE_URL, "source_uri", "defect", "full_text"),
+]
 """Columns of ``articles/`` that candidates need."""
 
 FIGURE_COLUMNS = records.column_names(Figure, without=["image"])
@@ -200,6 +205,7 @@ def candidates(
         texts = [long or caption for long, caption in zip(written, captions, strict=True)]
     is_of_panels = PANEL_BOX in figures.column_names
     derived: dict[str, Any] = {
+        LICENSE_URL: _license_urls(figures, joined),
         "article_defect": joined["defect"],
         "cut_out": figures[PANEL_BOX].is_valid() if is_of_panels else [False] * len(figures),
         "mention_count": [len(cited) for cited in mentions],
@@ -289,6 +295,18 @@ def embedding_files(vectors: pa.Table, row: int) -> dict[str, bytes]:
         embedding_kind(name): pack_embedding(vectors[name][row].values.to_numpy())
         for name in vectors.column_names
     }
+
+
+def _license_urls(figures: pa.Table, articles: pa.Table) -> pa.ChunkedArray:
+    """Return the URLs of the figures' licences, row by row.
+
+    Figures harvested by earlier versions have none. Their article's applies to the same licence
+    only: a figure may have its own.
+    """
+    is_same = pc.equal(figures["license"], articles["license"])
+    of_article = pc.if_else(is_same, articles[LICENSE_URL], pa.scalar(None, pa.string()))
+    has_own = LICENSE_URL in figures.column_names
+    return pc.coalesce(figures[LICENSE_URL], of_article) if has_own else of_article
 
 
 def _spans(spans: Sequence[Mapping[str, int]]) -> list[Span]:

@@ -120,7 +120,7 @@ def _figures(source: Folder, path: str) -> pa.Table:
         names = [*pairing.FIGURE_COLUMNS, pairing.PANEL_BOX]
         names += records.extra_columns(parquet.schema_arrow)
         figures = parquet.read([name for name in names if name in existing])
-    if set(absent) - {pairing.GROUP}:
+    if set(absent) - {pairing.GROUP, pairing.LICENSE_URL}:
         raise ArtifactError(
             f"{source.uri}/{path} has no column {', '.join(absent)}: it was not written by harvest"
         )

@@ -103,6 +103,8 @@ class Figure:
     phash: str | None
     """64-bit perceptual hash, 16 hexadecimal digits."""
     license: str | None
+    license_url: str | None = None
+    """Where the terms are: as the figure states them, or else its article; None if unknown."""
     license_code: str | None = None
     """The article's licence code as its source states it, not as parsed: ``CC BY``, ``TDM``."""
     license_group: LicenseGroup

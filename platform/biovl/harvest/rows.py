@@ -132,6 +132,7 @@ class _Standing:
         return {
             "version": self.version,
             "license": self.license.spdx,
+            "license_url": self.license.url,
             "license_code": self.license_code,
             "license_group": self.license.group if self.cleared else "other",
             "redistributable": may.redistributable,
@@ -169,7 +170,6 @@ def _article(
         published=content.published,
         article_type=content.article_type,
         language=content.language,
-        license_url=standing.license.url,
         citation=content.citation,
         reference_pmids=content.reference_pmids,
         full_text=content.full_text,

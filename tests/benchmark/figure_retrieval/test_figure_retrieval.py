@@ -283,6 +283,16 @@ def test_the_same_settings_give_the_same_bytes_and_another_seed_another_draw(
     assert drawn[0] != drawn[1]
 
 
+def test_credits_have_the_url_of_the_figures_own_licence() -> None:
+    ours, own = article("a"), "https://creativecommons.org/licenses/by/3.0/"
+    for row, expected in (
+        (figure(ours, license_url=own, license="CC-BY-3.0"), own),
+        (figure(ours, license_url=None), ours["license_url"]),
+        (figure(ours, license_url=None, license="CC-BY-3.0"), None),
+    ):
+        assert candidates._license_url(row, ours) == expected
+
+
 def test_the_library_datasets_and_mteb_read_the_folder(
     task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

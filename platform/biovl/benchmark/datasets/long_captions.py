@@ -22,7 +22,7 @@ from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.stored_images import Chosen, Column, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
-from biovl.core.tables import read_table
+from biovl.core.tables import open_part, read_table
 
 OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"
 DEFECT, NO_MENTION, REPEATED = "image has a defect", "no mention", "text or image of another"
@@ -58,7 +58,10 @@ def build(config: Config) -> Pairs:
     left_out, usable, first = Counter[str](), list[dict[str, Any]](), 0
     older = _older_versions(folder)
     for name in names:
-        figures = read_table(folder, name, FIGURE_COLUMNS)
+        with open_part(folder, name) as parquet:
+            # Folders of earlier versions have no license_url.
+            there = set(parquet.schema_arrow.names)
+            figures = parquet.read([column for column in FIGURE_COLUMNS if column in there])
         unit = name.removeprefix("figures/part-").partition("-")[0]
         articles = pa.concat_tables(
             article_facts(read_table(folder, f"articles/{part}", ARTICLE_COLUMNS), figures)

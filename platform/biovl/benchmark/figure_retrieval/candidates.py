@@ -257,9 +257,16 @@ def _candidate(
                 for name in ("title", "journal", "published", "doi", "pmid", "citation")
             },
             "license": row["license"] or "",
-            "license_url": row.get("license_url") or article["license_url"] or "",
+            "license_url": _license_url(row, article) or "",
         },
     )
+
+
+def _license_url(row: Mapping[str, Any], article: Mapping[str, Any]) -> str | None:
+    """Return the URL of a figure's licence. Earlier harvests have that of its article only."""
+    own: str | None = row.get("license_url")
+    of_article: str | None = article["license_url"]
+    return own or (of_article if row["license"] == article["license"] else None)
 
 
 def readable_caption(caption: str, superscripts: Sequence[Mapping[str, int]]) -> str:
