@@ -241,13 +241,19 @@ def test_a_year_stands_in_for_a_date_that_cannot_be_read(tmp_path: Path) -> None
     assert package.content.published == "2011"
 
 
-def test_a_figure_without_a_licence_has_that_of_its_article(tmp_path: Path) -> None:
-    rows = "image,caption,article_id,license\na.png,One,x,CC BY 4.0\nb.png,Two,x,\n"
-    (tmp_path / "t.csv").write_text(rows)
+@pytest.mark.parametrize("licences", [("CC BY 4.0", ""), ("", "CC BY 4.0")])
+def test_a_row_without_a_licence_does_not_take_that_of_another_row(
+    tmp_path: Path, licences: tuple[str, str]
+) -> None:
+    first, second = licences
+    (tmp_path / "t.csv").write_text(
+        f"image,caption,article_id,license\na.png,One,x,{first}\nb.png,Two,x,{second}\n"
+    )
     (package,) = read(tmp_path / "t.csv")
-    assert package.content is not None
-    assert package.content.license.spdx == "CC-BY-4.0"
-    assert [figure.license is None for figure in package.content.figures] == [False, True]
+    figures = [row for row in rows(package) if isinstance(row, Figure)]
+    assert [(row.license, row.redistributable) for row in figures] == [
+        ("CC-BY-4.0", True) if licence else (None, None) for licence in licences
+    ]
 
 
 def test_whole_and_absent_numbers_are_what_they_were_before_a_library_wrote_them(

@@ -68,7 +68,8 @@ class Config:
     path: str
     """A .csv, .tsv, .xlsx, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a
     path below ``images``) and caption; rows that share an article_id, or without one a doi, are one
-    article, whose title and so on are those of the first row. Also read: figure_label, title,
+    article, whose title and so on are those of the first row that has them. A licence is that of
+    its row; an empty cell states none. Also read: figure_label, title,
     abstract, journal, license, published (2011, 2011-07 or 2011-07-18) or year, language, doi,
     pmid, article_type, and group: rows that must be in the same split, such as those of a patient
     (``columns.group=patient_id``; without this setting, only a column group_id is used)."""
@@ -356,8 +357,8 @@ def _package(
                 caption="\n".join(
                     " ".join(line.split()) for line in row["caption"].splitlines()
                 ).strip(),
-                # Without a licence of its own, a figure has that of the article.
-                license=license_from_text(row["license"]) if row["license"] else None,
+                # An empty cell states no licence, whatever other rows of the article have.
+                license=license_from_text(row["license"]),
                 graphics=graphics,
                 group_id=row["group"] or None,
                 extra_columns={
