@@ -56,7 +56,7 @@ def check_settings(
         check_weights(config.model, ask_hub=False)
     if config.data.small_images == "stop":
         for uri, settings in assembled.items():
-            check_resolution(uri, settings, image_px=image_px, crop_scale=config.data.crop_scale)
+            check_resolution(uri, settings, image_px=image_px, data=config.data)
 
 
 def _check_workers(workers: PretrainWorkers, plan: Plan) -> None:

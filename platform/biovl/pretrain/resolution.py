@@ -14,6 +14,7 @@ from typing import Any
 from biovl.assemble.config import RECIPES, RETRACTION, AssembleConfig
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
+from biovl.pretrain.config import DataConfig
 
 _MULTIPLE_PX = 32
 """Suggested sizes are multiples of this."""
@@ -30,18 +31,24 @@ def stored_px(config: Mapping[str, Any]) -> int | None:
     return None if limit is None else int(limit)
 
 
-def needed_px(image_px: int, crop_scale: tuple[float, float]) -> int:
-    """Return the smallest shorter side at which no crop of a square image is upscaled.
+def needed_px(image_px: int, data: DataConfig) -> int:
+    """Return the smallest shorter side of an image of which no crop is enlarged.
+
+    A square is the worst case: crops of the same share of a longer image have longer sides.
 
     Args:
         image_px: Input side of the model, in pixels.
-        crop_scale: Range of the share of an image's area in a training crop.
+        data: ``crop_scale`` and ``crop_ratio`` of training crops.
     """
-    return math.ceil(image_px / math.sqrt(crop_scale[0]) - 1e-9)
+    area, (low, high) = data.crop_scale[0], data.crop_ratio
+    # The other side of a crop is at most that of the image, so this one is at least ``area``.
+    shortest = max(area, math.sqrt(area * min(low, 1 / high)))
+    # Without a square among the ratios, the largest crop with one of them may be used instead.
+    return math.ceil(image_px / min(shortest, 1 / low, high) - 1e-9)
 
 
 def check_resolution(
-    uri: str, config: Mapping[str, Any], *, image_px: int, crop_scale: tuple[float, float]
+    uri: str, config: Mapping[str, Any], *, image_px: int, data: DataConfig
 ) -> None:
     """Reject a corpus whose images are stored smaller than the model's input.
 
@@ -49,20 +56,20 @@ def check_resolution(
         uri: Folder of the corpus.
         config: Configuration of assemble, from the manifest of the corpus.
         image_px: Input side of the model, in pixels.
-        crop_scale: Range of the share of an image's area in a training crop.
+        data: ``crop_scale`` and ``crop_ratio`` of training crops.
 
     Raises:
         ConfigError: If images are too small; the message has the command that assembles larger
             ones.
     """
-    stored, needed = stored_px(config), needed_px(image_px, crop_scale)
+    stored, needed = stored_px(config), needed_px(image_px, data)
     if stored is None or stored >= needed:
         return
     raise ConfigError(
         f"corpus: {uri} stores images of at most {stored} px on the shorter side "
         f"(image.short_side_px={stored}). The model reads {image_px} px (model.image_size), cut "
-        f"from {crop_scale[0]:g} of the area or more (data.crop_scale): it needs {needed} px, or "
-        "images would be enlarged. Make a corpus that fits:\n"
+        f"from {data.crop_scale[0]:g} of the area or more (data.crop_scale, data.crop_ratio): it "
+        f"needs {needed} px, or images would be enlarged. Make a corpus that fits:\n"
         f"  {assemble_command(uri, config, needed)}\n"
         "image.short_side_px=null keeps images as published. data.small_images=enlarge trains on "
         "this corpus all the same."
