@@ -178,6 +178,24 @@ def test_a_rule_for_several_values_does_not_read_the_letters_of_one() -> None:
         rejections(table({"image_type": "ct"}), [rules.any_of("image_type", ("c",))])
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("width_px", [7]),
+        ("width_px", [7, None]),
+        ("sharpness", [0.5]),
+        ("retracted", [True, None]),
+        ("concepts", [["ct"], ["ct", "mri"]]),
+    ],
+)
+def test_rules_about_texts_name_a_column_of_another_type(name: str, values: list) -> None:
+    rows = table(*({name: value} for value in values))
+    told = rf"column {name} .*value_one_of.*texts.*any_of.*lists.*value_between.*numbers"
+    for rule in (rules.value_one_of(name, ("7",)), rules.not_listed(name, ("7",), "withdrawn")):
+        with pytest.raises(ConfigError, match=told):
+            rejections(rows, [rule])
+
+
 def test_a_rule_on_a_column_that_is_not_there_is_told() -> None:
     told = "column 'sharpnes'.*sharpness"
     with pytest.raises(ConfigError, match=told):

@@ -62,7 +62,10 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
             rejected = rule.rejects({name: batch[name] for name in rule.reads})
         except TypeError as error:
             types = ", ".join(f"{name} ({batch[name].dtype})" for name in rule.reads)
-            raise ConfigError(f"rule {rule.name!r} cannot read its column {types}") from error
+            raise ConfigError(
+                f"rule {rule.name!r} cannot read its column {types}: value_one_of and not_listed "
+                "are for texts, any_of and none_of for lists of texts, value_between for numbers"
+            ) from error
         first[rejected & remaining] = rule.name
         remaining &= ~rejected
     return first
@@ -271,11 +274,19 @@ def _between(name: str, column: str, minimum: float | None, maximum: float | Non
 
 
 def _one_of(name: str, column: str, allowed: Sequence[str]) -> Rule:
-    return Rule(name, (column,), lambda b: ~np.isin(b[column], np.array(allowed, object)))
+    return Rule(name, (column,), lambda b: ~_is_in(b[column], allowed))
 
 
 def _none_of(name: str, column: str, forbidden: Sequence[str]) -> Rule:
-    return Rule(name, (column,), lambda b: np.isin(b[column], np.array(forbidden, object)))
+    return Rule(name, (column,), lambda b: _is_in(b[column], forbidden))
+
+
+def _is_in(texts: np.ndarray, wanted: Sequence[str]) -> np.ndarray:
+    """Return which texts are among others; bool, shape [N]."""
+    # A number is equal to no text, and a list cannot be compared with one.
+    if texts.dtype != object or not all(text is None or isinstance(text, str) for text in texts):
+        raise TypeError
+    return np.isin(texts, np.array(wanted, object))
 
 
 def _any(rows: np.ndarray, wanted: frozenset[str]) -> np.ndarray:
