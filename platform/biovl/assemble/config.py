@@ -213,7 +213,7 @@ class AssembleConfig:
 
     full_text_tokens: bool = False
     """Whether to count the tokens of the articles' full texts for the statistics (BIOMEDICA, table
-    7): about 36 CPU hours for six million articles."""
+    7): about 50 CPU hours for six million articles."""
 
     may_be_empty: bool = False
     """Whether to publish a result without any usable row; otherwise this is an error."""

@@ -581,51 +581,51 @@ def biomedclip() -> PretrainConfig:
 
 
 def biomedclip_context_77() -> PretrainConfig:
-    """BiomedCLIP with 77 tokens, 8 epochs (table 1)."""
+    """BiomedCLIP with 77 tokens, 8 epochs (supplementary table 1)."""
     return _with_model(replace(biomedclip(), epochs=8), context_length=77)
 
 
 def biomedclip_gpt() -> PretrainConfig:
-    """BiomedCLIP with CLIP's text tower from scratch, 77 tokens, 8 epochs (table 1)."""
+    """BiomedCLIP with CLIP's text tower, 77 tokens, 8 epochs (supplementary table 1)."""
     model = _two_towers(_VIT_B, _GPT, embed_dim=512, context_length=77)
     return replace(biomedclip(), model=model, epochs=8)
 
 
 def biomedclip_vit_s() -> PretrainConfig:
-    """BiomedCLIP with ViT-S/16, 8 epochs (table 2)."""
+    """BiomedCLIP with ViT-S/16, 8 epochs (supplementary table 2)."""
     tower = _timm("vit_small_patch16_224", "timm/vit_small_patch16_224.augreg_in21k_ft_in1k")
     return _with_model(replace(biomedclip(), epochs=8), **tower)
 
 
 def biomedclip_vit_m() -> PretrainConfig:
-    """BiomedCLIP with ViT-M/16 from scratch, 8 epochs (table 2)."""
+    """BiomedCLIP with ViT-M/16 from scratch, 8 epochs (supplementary table 2)."""
     # The paper does not name the weights; timm has no ImageNet weights for this width and size.
     return _with_model(replace(biomedclip(), epochs=8), **_timm("vit_medium_patch16_clip_224"))
 
 
 def biomedclip_random() -> PretrainConfig:
-    """BiomedCLIP with an image tower from scratch (table 3)."""
+    """BiomedCLIP with an image tower from scratch (supplementary table 3)."""
     return _with_model(biomedclip(), image_weights="")
 
 
 def biomedclip_384() -> PretrainConfig:
-    """BiomedCLIP at 384 px (table 4)."""
+    """BiomedCLIP at 384 px (supplementary table 4)."""
     tower = _timm("vit_base_patch16_384", "timm/vit_base_patch16_384.augreg_in21k_ft_in1k")
     return _with_model(biomedclip(), **tower, image_size=384)
 
 
 def biomedclip_64k() -> PretrainConfig:
-    """BiomedCLIP, 8 epochs with batches of 4k, then 32 with 64k (table 7)."""
+    """BiomedCLIP, 8 epochs with batches of 4k, then 32 with 64k (supplementary table 7)."""
     return replace(biomedclip(), epochs=40, batch=BatchConfig(pairs=4_096, later={8: 65_536}))
 
 
 def biomedclip_rn50() -> PretrainConfig:
-    """OpenAI's CLIP with ResNet-50, fine-tuned (table 8)."""
+    """OpenAI's CLIP with ResNet-50, fine-tuned (supplementary table 8)."""
     return replace(biomedclip(), model=_trained("RN50-quickgelu", "openai"))
 
 
 def biomedclip_vit_b16_openai() -> PretrainConfig:
-    """OpenAI's CLIP with ViT-B/16, fine-tuned (table 8)."""
+    """OpenAI's CLIP with ViT-B/16, fine-tuned (supplementary table 8)."""
     return replace(biomedclip(), model=_trained("ViT-B-16-quickgelu", "openai"))
 
 

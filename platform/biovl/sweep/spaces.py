@@ -44,7 +44,7 @@ def context_length() -> SweepConfig:
 
 
 def batch_size() -> SweepConfig:
-    """BiomedCLIP, table 6: batches of 2k and 4k."""
+    """BiomedCLIP, supplementary table 6: batches of 2k and 4k."""
     return _table(
         ["batch size"],
         ("", {"batch.pairs": 2_048}, ["2k"], 79.69, 78.43),
@@ -69,7 +69,7 @@ def context_x_batch() -> SweepConfig:
 
 
 def batch_schedule() -> SweepConfig:
-    """BiomedCLIP, table 7: 40 epochs with batches of 4k, or of 64k after the first 8."""
+    """BiomedCLIP, supplementary table 7: 40 epochs with batches of 4k, or 64k after the first 8."""
     return _table(
         ["batch size"],
         ("", {}, ["4k → 4k"], 83.98, 82.71),
@@ -81,7 +81,7 @@ def batch_schedule() -> SweepConfig:
 
 
 def text_encoder() -> SweepConfig:
-    """BiomedCLIP, table 1: CLIP's text tower or PubMedBERT, 77 or 256 tokens, 8 epochs."""
+    """BiomedCLIP, supplementary table 1: CLIP's text tower or PubMedBERT, 77 or 256 tokens."""
     epochs, bert = {"epochs": 8}, ("PubMedBERT", "30k domain specific")
     return _table(
         ["text encoder", "vocab", "context length"],
@@ -93,7 +93,7 @@ def text_encoder() -> SweepConfig:
 
 
 def vit_size() -> SweepConfig:
-    """BiomedCLIP, table 2: ViT-S, ViT-M and ViT-B, 8 epochs."""
+    """BiomedCLIP, supplementary table 2: ViT-S, ViT-M and ViT-B, 8 epochs."""
     epochs = {"epochs": 8}
     return _table(
         ["vision encoder", "trainable params", "hidden dim"],
@@ -105,7 +105,7 @@ def vit_size() -> SweepConfig:
 
 
 def initialisation() -> SweepConfig:
-    """BiomedCLIP, table 3: an image tower from scratch or from ImageNet."""
+    """BiomedCLIP, supplementary table 3: an image tower from scratch or from ImageNet."""
     return _table(
         ["vision encoder", "initialization"],
         ("biomedclip_random", {}, ["ViT-B/16", "random initialization"], 0.3814, 83.15, 81.75),
@@ -115,7 +115,7 @@ def initialisation() -> SweepConfig:
 
 
 def image_size() -> SweepConfig:
-    """BiomedCLIP, table 4: 224 or 384 px (its table 5 scores the same models on benchmarks)."""
+    """BiomedCLIP, supplementary table 4: 224 or 384 px (table 5 has benchmarks of these models)."""
     return _table(
         ["image size"],
         ("biomedclip", {}, ["224px"], 1.00, 0.3819, 82.90, 81.86),
@@ -126,7 +126,7 @@ def image_size() -> SweepConfig:
 
 
 def base_model() -> SweepConfig:
-    """BiomedCLIP, table 8 (rows trained on PMC-15M): OpenAI's CLIP or ImageNet/PubMed weights."""
+    """BiomedCLIP, supplementary table 8, trained on PMC-15M: OpenAI's CLIP or ImageNet/PubMed."""
     wit, own = "WIT-400M → PMC-15M", "ImageNet/PubMed → PMC-15M"
     return _table(
         ["config", "data"],
