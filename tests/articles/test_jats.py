@@ -716,7 +716,7 @@ def test_a_reference_in_an_inner_paragraph_belongs_to_that_paragraph() -> None:
     assert found == {"Outer Fig. 1\ninner 1B": ["Fig. 1"], "inner 1B": ["1B"]}
 
 
-def test_powers_in_abstract_and_text_have_a_caret_and_other_fields_keep_their_spans() -> None:
+def test_powers_in_title_abstract_and_text_have_a_caret_and_other_fields_keep_their_spans() -> None:
     content = article(
         "<p>At 10<sup>6</sup> cells (<xref rid='f'>Fig. 1</xref>), 2<sup>nd</sup> m<sup>2</sup>.</p>"
         "<fig id='f'><caption><p>10<sup>−3</sup> M</p></caption><permissions><license><license-p>"
@@ -728,7 +728,7 @@ def test_powers_in_abstract_and_text_have_a_caret_and_other_fields_keep_their_sp
     assert content.abstract == "From 10^4–10^11 GCE/mL"
     assert content.full_text == "At 10^6 cells (Fig. 1), 2nd m2.\n10^−3 M\nCC BY 4.0"
     assert (content.title, only.caption, only.caption_superscripts) == (
-        "106",
+        "10^6",
         "10−3 M",
         [Span(2, 4)],
     )
@@ -854,6 +854,12 @@ def test_the_only_abstract_may_be_called_a_summary(kinds: list[str], abstract: s
 def test_footnotes_are_no_part_of_a_title(mark: str) -> None:
     title = f"<title-group><article-title>Growth{mark} of cells{mark}</article-title></title-group>"
     assert article("", front=title).title == "Growth of cells"
+
+
+def test_powers_in_titles_are_marked_and_isotopes_are_not() -> None:
+    words = "10<sup>6</sup> cells, <sup>18</sup>F-FDG, Ca<sup>2+</sup> and m<sup>2</sup>"
+    title = f"<title-group><article-title>{words}</article-title></title-group>"
+    assert article("", front=title).title == "10^6 cells, 18F-FDG, Ca2+ and m2"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
     pmcid, version = _pmcid(meta)
     published = _published(meta)
     journal = _journal(front)
-    title = plain_or_none(meta.find("title-group/article-title"))
+    title = plain_readable(meta.find("title-group/article-title"))
     return {
         "pmcid": pmcid,
         "version": version,
