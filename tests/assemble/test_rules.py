@@ -196,6 +196,23 @@ def test_rules_about_texts_name_a_column_of_another_type(name: str, values: list
             rejections(rows, [rule])
 
 
+@pytest.mark.parametrize(
+    ("values", "listed"),
+    [
+        (["article_id", "PMC1", "withdrawn"], ["PMC1"]),
+        (["article_id", "PMC1", "PMC2", "withdrawn"], ["PMC1", "PMC2"]),
+        (["article_id", ["PMC1", "PMC2"], "withdrawn"], ["PMC1", "PMC2"]),
+    ],
+)
+def test_a_list_leaves_the_values_that_later_settings_need(values: list, listed: list) -> None:
+    given = Plugin("not_listed", {str(place): value for place, value in enumerate(values)})
+    assert rules.with_names(given).settings == {
+        "column": "article_id",
+        "listed": listed,
+        "called": "withdrawn",
+    }
+
+
 def test_a_rule_on_a_column_that_is_not_there_is_told() -> None:
     told = "column 'sharpnes'.*sharpness"
     with pytest.raises(ConfigError, match=told):
