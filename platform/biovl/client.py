@@ -11,6 +11,7 @@ and NumPy, not PyTorch.
 """
 
 import base64
+import math
 import os
 import random
 import time
@@ -124,7 +125,7 @@ class Client:
             "text": text,
             "image": None if image is None else _base64(image),
             "figure_id": figure_id,
-            "embedding": None if embedding is None else [float(value) for value in embedding],
+            "embedding": None if embedding is None else _finite(embedding),
         }
         parts = {name: value for name, value in body.items() if value is not None}
         return self._posted("/v1/search", {**parts, "k": k, **options})
@@ -322,6 +323,18 @@ def _several(name: str, values: Sequence[Any]) -> list[Any]:
     if isinstance(values, (str, bytes, os.PathLike)):
         raise ConfigError(f"{name}: expected a list, got {type(values).__name__}")
     return list(values)
+
+
+def _finite(embedding: Sequence[float] | np.ndarray) -> list[float]:
+    """Return a vector as plain numbers.
+
+    Raises:
+        ConfigError: If one is NaN or infinite, which JSON does not have.
+    """
+    values = [float(value) for value in embedding]
+    if not all(map(math.isfinite, values)):
+        raise ConfigError("embedding: expected finite numbers, got NaN or infinity")
+    return values
 
 
 def _base64(image: Image) -> str:

@@ -204,6 +204,15 @@ def test_what_cannot_be_asked_is_told_at_once(wrong: dict) -> None:
         Client(**wrong)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_embedding_that_is_not_finite_is_an_error(value: float) -> None:
+    with (
+        Client("http://127.0.0.1:9") as client,
+        pytest.raises(ConfigError, match=r"embedding: .*finite.*NaN"),
+    ):
+        client.search(embedding=[0.5, value])
+
+
 def test_a_search_where_there_is_no_index_is_not_asked_again() -> None:
     with (
         listening(make_app(SmallEngine(with_index=False))) as port,
