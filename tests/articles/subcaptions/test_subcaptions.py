@@ -653,6 +653,59 @@ def test_keys_and_statistics_end_the_last_item(caption: str, expected: list[str]
 
 
 @pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "Mass. (A) Rice. (B) Oat. (C) Rye. Plants grew at 20 °C.",
+            ["Mass.", "A: Rice.", "B: Oat.", "C: Rye.", "Plants grew at 20 °C."],
+        ),
+        # Panels that begin alike may be long, or two.
+        (
+            "(A) Levels of iron in the leaves of young rice plants. "
+            "(B) Levels of zinc in the roots of old oat plants. Actin served as a control.",
+            [
+                "",
+                "A: Levels of iron in the leaves of young rice plants.",
+                "B: Levels of zinc in the roots of old oat plants.",
+                "Actin served as a control.",
+            ],
+        ),
+    ],
+)
+def test_text_behind_panels_of_one_short_sentence_is_about_all(
+    caption: str, expected: list[str]
+) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        # Another panel has a second sentence, too;
+        "(A) Rice. Plants were young. (B) Oat. (C) Rye. Plants grew at 20 °C.",
+        # the sentence goes on about its panel;
+        "(A) Rice. (B) Oat. (C) Rye. It grew at 20 °C.",
+        # long panels differ, and each has words of its own;
+        "(A) Map of all fields in the north. (B) Mass of rice at the end of each year of the study. "
+        "(C) Tree of all species that grew in one of the fields. Branches have lengths.",
+        # the last label is without text.
+        "(A) Rice. (B) Oat. (C). Plants grew at 20 °C.",
+    ],
+)
+def test_text_behind_the_last_panel_is_about_it(last: str) -> None:
+    split = split_caption(last)
+    assert split.trailing == ""
+    assert split.parts[-1].text.endswith((".", "°C."))
+
+
+def test_text_behind_the_members_of_a_group_is_about_the_group() -> None:
+    caption = (
+        "(A,B) Growth of (A) rice and (B) oat. (C,D) Growth of (C) rye and (D) teff. See Table S1."
+    )
+    assert read(caption)[-2:] == ["C,D: See Table S1.", ""]
+
+
+@pytest.mark.parametrize(
     "caption",
     [
         "The mesh of the model. The dashed line in (b) shows the path of the analysis.",

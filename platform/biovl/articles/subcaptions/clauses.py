@@ -42,6 +42,9 @@ _NAMING = re.compile(
     rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s|both\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
 )
 """A reference to panels: ``Arrows in panels A and B``."""
+_SHORT_PANEL = 8
+"""In words, on average. Seven of eight sentences behind shorter panels are about all, which is why
+there are none behind the panels before."""
 # "leaf (A) (bar = 1 cm), stem (B)": what a bracket says of the item in front of it.
 _ASIDE = re.compile(r"\s\([^()]{2,40}\)(?=[,;])")
 
@@ -462,8 +465,11 @@ class _Reader:
         starts = {marker.start for marker in self.markers}
         lines = (match.end() for match in re.finditer("\n", self.caption))
         apart = next((at for at in lines if at > parts_start and at not in starts), None)
+        is_plain = self._is_plain(after)
         for at, segment in enumerate(self.found):
-            if segment.start == apart and segment.start >= after and segment.labels is not None:
+            goes_on = ABOUT_IT.match(self.caption, segment.start) is not None
+            is_apart = segment.start == apart or (is_plain and not segment.cuts and not goes_on)
+            if is_apart and segment.start >= after and segment.labels is not None:
                 self.found[at:] = [
                     s if s.start in self.apart else replace(s, labels=None, cuts=())
                     for s in self.found[at:]
@@ -493,6 +499,28 @@ class _Reader:
                     for s in self.found[at:]
                 ]
                 return
+
+    def _is_plain(self, end: int) -> bool:
+        """Return whether each panel has one sentence, all of them short or the last like another.
+
+        What follows is about all then: ``(A) Rice. (B) Oat. (C) Rye. Plants grew at 20 °C.``
+
+        Args:
+            end: Position in the caption where the last sentence with a label ends.
+        """
+        parts = [s for s in self.found if s.labels and s.start < end]
+        names = [name for s in parts for name in s.labels or ()]
+        items = [
+            self.caption[marker.end : s.end].strip(SEPARATORS).split()
+            for s in parts
+            for marker in s.cuts
+        ]
+        if len(set(names)) < len(names) or len(items) < 2 or not all(items):
+            return False
+        is_alike = any(item[:2] == items[-1][:2] for item in items[:-1])
+        is_short = sum(map(len, items)) < _SHORT_PANEL * len(items)
+        # Two panels are too few to tell: "(A) Map. (B) Liver. The image shows mitochondria."
+        return is_alike or (is_short and len(items) > 2)
 
     def _is_about_all(self, segment: Segment) -> bool:
         is_stock = TRAILING.match(self.caption, segment.start) is not None
