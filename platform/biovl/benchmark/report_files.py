@@ -19,7 +19,7 @@ from biovl.core.tables import read_table, write_table
 from biovl.runtime.job import Job
 
 KIND = "report"
-FORMAT = 6
+FORMAT = 7
 """Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 
