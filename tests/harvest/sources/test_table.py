@@ -241,6 +241,15 @@ def test_a_year_stands_in_for_a_date_that_cannot_be_read(tmp_path: Path) -> None
     assert package.content.published == "2011"
 
 
+def test_dates_that_are_not_iso_are_counted(tmp_path: Path) -> None:
+    dates = ["18.07.2011", "2011-07-18", "07/18/2011", "2011", ""]
+    lines = [f"a.png,One,{number},{date}" for number, date in enumerate(dates)]
+    (tmp_path / "t.csv").write_text("\n".join(["image,caption,group_id,published", *lines]))
+    (warning,) = warnings_of(tmp_path / "t.csv")
+    assert "published of 2 rows" in warning
+    assert "2011-07-18" in warning
+
+
 @pytest.mark.parametrize("licences", [("CC BY 4.0", ""), ("", "CC BY 4.0")])
 def test_a_row_without_a_licence_does_not_take_that_of_another_row(
     tmp_path: Path, licences: tuple[str, str]

@@ -145,9 +145,15 @@ class TableSource:
         self._columns = _Columns()
 
     def warnings(self) -> list[str]:
-        """Return warnings about the splits: without groups, a patient may be in several splits."""
+        """Return warnings about dates, and about the splits: without groups, patients may leak."""
         self._read_table()
-        return self._columns.warnings(self._config)
+        found, undated = self._columns.warnings(self._config), self._columns.undated
+        if undated:
+            found.append(
+                f"the column published of {undated:,} rows begins with no date such as 2011, "
+                "2011-07 or 2011-07-18: it is ignored there, and year is used if there is one"
+            )
+        return found
 
     def extra_columns(self) -> list[str]:
         """Return the names of the columns to keep."""
@@ -239,6 +245,8 @@ class _Columns:
     """Values of unread columns that may identify a patient or similar."""
     filled: Counter[str] = field(default_factory=Counter)
     """Number of rows with a value, for the same columns."""
+    undated: int = 0
+    """Number of rows whose ``published`` is no ISO date."""
 
     def add(self, row: Mapping[str, Any], read: set[str]) -> None:
         """Count a row."""
@@ -467,6 +475,7 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     for row in itertools.chain([first], raw):
         columns.add(row, read)
         shown = {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
+        columns.undated += bool(shown["published"]) and not _DATE.match(shown["published"])
         yield {**shown, "doi": plain_doi(shown["doi"])}
     # In JSON Lines, any row may be the first that has a column.
     columns_of = {f"{ours}={theirs}": theirs for ours, theirs in config.columns.items()}
