@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, SourceError
+from biovl.core.errors import ArtifactError, ConfigError, SourceError
+from biovl.core.plugins import Plugin
 from biovl.core.records import Article, Figure, schema
 from biovl.harvest import job
 from biovl.harvest.config import HarvestConfig
@@ -378,3 +379,9 @@ def interrupt(config: HarvestConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(job, "read_units", read_one)
         harvest(config)
+
+
+def test_a_missing_setting_of_a_source_is_named_as_it_is_set(tmp_path: Path) -> None:
+    config = HarvestConfig(out=str(tmp_path / "out"), source=Plugin("table", {}))
+    with pytest.raises(ConfigError, match=r"source\.NAME\)[^\n]*\n  path: "):
+        job.check(config)

@@ -87,8 +87,13 @@ def make(kind: str, plugin: Plugin) -> Any:
     return module.build(settings)
 
 
-def resolve(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
+def resolve(kind: str, plugin: Plugin, *, setting: str = "") -> tuple[ModuleType, Any]:
     """Return the module of a plug-in, and its validated settings, an instance of its ``Config``.
+
+    Args:
+        kind: The directory of plug-ins: ``harvest.sources``.
+        plugin: Name and settings.
+        setting: Setting that describes the plug-in, for error messages.
 
     Raises:
         ConfigError: If there is no such plug-in or its settings are invalid.
@@ -100,7 +105,10 @@ def resolve(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
             f"{config.nearest(plugin.name, names(kind))}"
         )
     module = importlib.import_module(f"biovl.{kind}.{plugin.name}")
-    return module, config.build(module.Config, plugin.settings, name=f"{_last(kind)}/{plugin.name}")
+    name = f"{_last(kind)}/{plugin.name}"
+    if setting:
+        name += f" (its settings are {setting}.NAME)"
+    return module, config.build(module.Config, plugin.settings, name=name)
 
 
 def _last(kind: str) -> str:

@@ -159,7 +159,7 @@ def check(config: HarvestConfig) -> None:
 
 def _own_job(config: HarvestConfig) -> SourceJob | None:
     """Return the job of a source that has its own."""
-    _, settings = plugins.resolve("harvest.sources", config.source)
+    _, settings = plugins.resolve("harvest.sources", config.source, setting="source")
     return settings.job() if isinstance(settings, HasJob) else None
 
 
