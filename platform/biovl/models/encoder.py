@@ -87,10 +87,10 @@ def _published(built: Described) -> dict[str, Any]:
 
 
 def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> "Encoder":
-    """Return the model in a folder, local or ``s3://``, without access to the Hugging Face hub.
+    """Return the model in a folder, local or ``s3://``.
 
-    Also reads releases in BiomedCLIP's layout. If the configuration of such a text tower is
-    unknown, it is looked up on the hub.
+    Also reads releases in BiomedCLIP's layout. Only if the configuration of such a text tower is
+    unknown, it is looked up on the Hugging Face Hub; nothing else is.
 
     Raises:
         ArtifactError: If there is no model, or the weights do not match its towers.

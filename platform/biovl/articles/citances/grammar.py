@@ -35,7 +35,7 @@ class FigureReference:
     whole figure."""
     kind: Kind
     span: Span
-    """Range in the sentence; figures of one range share it."""
+    """Range in the sentence. Of ``Figures 1–3`` the first has the whole, the others ``1–3``."""
     by: Literal["xref", "text"] = "text"
     """How the reference was recognized: ``xref``, a link by the publisher, or ``text``, its
     wording."""
