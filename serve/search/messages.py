@@ -135,7 +135,8 @@ class SearchAnswer(Answer):
     next_cursor: str | None
     plan: str = Field(description="how the index was searched")
     recall_at_10: float | None = Field(
-        description="recall measured at build time for queries of this kind and settings"
+        description="recall measured at build time for queries of this kind and settings; 1 if the "
+        "search was exact"
     )
     truncated: bool = Field(description="whether the text exceeded the context length")
 
@@ -205,4 +206,4 @@ class ProxyAnswer(Answer):
 
     votes: list[Vote]
     evidence: list[SearchHit]
-    disclosure: str = Field(description="which data left the process: none")
+    disclosure: str = Field(description="what becomes of the image: nothing leaves the service")

@@ -49,6 +49,8 @@ CASES = [
     (rules.not_third_party(), {"third_party": True}, "credits a third party"),
     (rules.languages(("en", "pt")), {"language": "pt"}, None),
     (rules.languages(("en", "pt")), {"language": "EN-us"}, None),
+    (rules.languages(("en_GB", "pt")), {"language": "en_US"}, None),
+    (rules.languages(("en", "pt")), {"language": "eng"}, None),
     (rules.languages(("en", "pt")), {"language": None}, None),
     (rules.languages(("pt",)), {"language": None}, "language not pt"),
     (rules.languages(("en", "pt")), {"language": "es"}, "language not en or pt"),

@@ -154,11 +154,17 @@ def languages(allowed: tuple[str, ...]) -> Rule:
     """
 
     def rejects(batch: Batch) -> np.ndarray:
-        codes = [(language or "en").lower().partition("-")[0] for language in batch["language"]]
-        wanted = [code.lower().partition("-")[0] for code in allowed]
+        codes = [_without_country(language or "en") for language in batch["language"]]
+        wanted = [_without_country(code) for code in allowed]
         return ~np.isin(np.array(codes, object), wanted)
 
     return Rule(f"language not {_either(allowed)}", ("language",), rejects)
+
+
+def _without_country(language: str) -> str:
+    """Return the language of ``en-GB``, ``en_US``, or ``eng``, MEDLINE's code."""
+    code = re.split("[-_]", language.strip().lower())[0]
+    return "en" if code == "eng" else code
 
 
 def years(minimum: int = 0, maximum: int = 9999) -> Rule:

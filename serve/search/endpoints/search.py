@@ -139,7 +139,7 @@ async def _answer(
             "matching": results.matching,
             "next_cursor": cursor,
             "plan": results.plan,
-            "recall_at_10": recall_at_10(index, query, parts.kind),
+            "recall_at_10": recall_at_10(index, query, parts.kind, is_exact=is_exact),
             "truncated": found.truncated,
             "timings_ms": exchange.timings_ms(),
         },

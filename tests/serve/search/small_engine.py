@@ -180,6 +180,8 @@ class SmallEngine:
         self.stale_searches = stale_searches
         self.index_version = INDEX_VERSION
         """Another one from now on, as after a reload."""
+        self.plan = "exact"
+        """How the index is searched; ``ivf`` is not exact."""
         self.queries: list[Query] = []
         """What was searched, for tests to look at."""
         count = len(COLOURS) * len(SHAPES)
@@ -253,7 +255,7 @@ class SmallEngine:
         return Results(
             hits=hits,
             matching=len(matching),
-            plan=f"exact over {len(fits)} rows",
+            plan=f"{self.plan} over {len(fits)} rows",
             index_version=self.index_version,
             timings_ms={"search": 0.1, "metadata": 0.1},
         )
