@@ -211,6 +211,14 @@ def test_a_formula_has_one_reading(formula: str, text: str) -> None:
         ("<msubsup><mo>∫</mo><mn>0</mn><mi>T</mi></msubsup><mi>f</mi>", "∫_0^T f"),
         ("<msub><mo>∑</mo><mi>i</mi></msub><mi>x</mi><mo>+</mo><mi>y</mi>", "∑_i x+y"),
         ("<munder><mo>max</mo><mi>k</mi></munder><mi>p</mi>", "max_k p"),
+        (
+            "<mrow><munderover><mo>∑</mo><mi>i</mi><mi>n</mi></munderover></mrow><mi>x</mi>",
+            "∑_i^n x",
+        ),
+        ("<msubsup><mo>∑</mo><mi>i</mi><mrow/></msubsup><mi>f</mi>", "∑_i f"),
+        ("(<msub><mo>∑</mo><mi>i</mi></msub>)", "(∑_i)"),
+        ("<munder><mi>AB</mi><mo>_</mo></munder><mo>=</mo><mn>3</mn>", "AB_=3"),
+        ("<munderover><mi>x</mi><mo>˜</mo><mo>^</mo></munderover>", "x˜^"),
         ("<mover><mi>x</mi><mo>¯</mo></mover><mo>=</mo><mn>1</mn>", "x¯=1"),
         ("<msup><mi>min</mi><mrow><mo>−</mo><mn>1</mn></mrow></msup><mi>x</mi>", "min−1x"),
         # Fractions and roots.
@@ -847,13 +855,26 @@ def test_the_only_abstract_may_be_called_a_summary(kinds: list[str], abstract: s
         "<xref ref-type='fn' rid='n'><sup>1</sup></xref>",
         "<sup><xref ref-type='fn' rid='n'>1</xref></sup>",
         "<xref ref-type='author-notes' rid='n'>†</xref>",
-        "<sup>‡</sup>",
         "<fn id='n'><label>1</label><p>Part of a thesis.</p></fn>",
     ],
 )
 def test_footnotes_are_no_part_of_a_title(mark: str) -> None:
     title = f"<title-group><article-title>Growth{mark} of cells{mark}</article-title></title-group>"
     assert article("", front=title).title == "Growth of cells"
+
+
+@pytest.mark.parametrize(
+    ("title", "read"),
+    [
+        ("A study<sup>‡</sup> ", "A study"),
+        ("A study<sup>†, ‡</sup>", "A study"),
+        ("The CYP2C19<sup>*</sup>2 allele", "The CYP2C19*2 allele"),
+        ("On C<sup>*</sup>-algebras<sup>*</sup>", "On C*-algebras"),
+    ],
+)
+def test_raised_marks_end_a_title_or_are_names(title: str, read: str) -> None:
+    front = f"<title-group><article-title>{title}</article-title></title-group>"
+    assert article("", front=front).title == read
 
 
 def test_powers_in_titles_are_marked_and_isotopes_are_not() -> None:

@@ -245,6 +245,8 @@ def test_groups_are_those_of_pmc(spdx: str | None, group: str) -> None:
         ("Adapted from Figures 1 and S3 of Lee et al.", True),
         ("Modified from Fig. 2A.", False),
         ("The tree is adapted from De Boer et al.", True),
+        ("Biopsies were taken from the RUL and LLL.", False),
+        ("Images were taken from the WT and KO mice.", False),
         ("Copyright (2008) Society of Cells.", True),
         ("Courtesy: A. Lee, Institute of Cells.", True),
         ("Leaf by courtesy, A.L. (co-author).", False),

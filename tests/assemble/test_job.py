@@ -483,8 +483,8 @@ def test_balance_by_what_is_no_column_of_labels_is_refused(
         ({"rules": [{"name": "min_side"}]}, "px: "),
         ({"rules+": "value_between(beauty, 1)"}, "'beauty'"),
         ({"rules": [{"name": "min_side", "px": 3}]}, "not_retracted.*retracted=keep"),
-        ({"image.short_side_px": 0}, r"short_side_px .* 0\b"),
-        ({"seed": -1}, r"seed .* -1\b"),
+        ({"image.short_side_px": 0}, r"short_side_px: .*got 0\b"),
+        ({"seed": -1}, r"seed: .*got -1\b"),
         ({"split.val_permyriad": 9_000}, "split.*val and test"),
     ],
 )

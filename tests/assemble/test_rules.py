@@ -5,6 +5,7 @@ import pytest
 from biovl.assemble import rules
 from biovl.assemble.rules import Rule, make_rules, rejected_by, rejections
 from biovl.core import config
+from biovl.core.config import parse_call
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
@@ -198,19 +199,12 @@ def test_rules_about_texts_name_a_column_of_another_type(name: str, values: list
             rejections(rows, [rule])
 
 
-@pytest.mark.parametrize(
-    ("values", "listed"),
-    [
-        (["article_id", "PMC1", "withdrawn"], ["PMC1"]),
-        (["article_id", "PMC1", "PMC2", "withdrawn"], ["PMC1", "PMC2"]),
-        (["article_id", ["PMC1", "PMC2"], "withdrawn"], ["PMC1", "PMC2"]),
-    ],
-)
-def test_a_list_leaves_the_values_that_later_settings_need(values: list, listed: list) -> None:
-    given = Plugin("not_listed", {str(place): value for place, value in enumerate(values)})
-    assert rules.with_names(given).settings == {
+def test_a_list_in_front_of_other_settings_stands_in_brackets() -> None:
+    given = parse_call("not_listed(article_id, [PMC1, PMC2], withdrawn)")
+    settings = {name: value for name, value in given.items() if name != "name"}
+    assert rules.with_names(Plugin("not_listed", settings)).settings == {
         "column": "article_id",
-        "listed": listed,
+        "listed": ["PMC1", "PMC2"],
         "called": "withdrawn",
     }
 

@@ -460,6 +460,10 @@ def test_a_list_of_texts_in_a_row_are_several_captions_of_its_image(tmp_path: Pa
         (("b.txt", "b.png"), "reports"),
         # A text next to an image of a class.
         (("LICENSE.txt", "cell/a.png", "cell/a.txt", "gel/b.png"), "folder"),
+        # About classes and splits.
+        (("benign/a.png", "malignant/b.png", "benign.txt"), "folder"),
+        (("train/x/a.png", "test/x/b.png", "train.txt", "test.txt"), "folder"),
+        (("train/a.png", "test/b.png", "train.txt", "test.txt"), "folder"),
     ],
 )
 def test_reports_are_found_by_their_folder_alone(

@@ -117,7 +117,7 @@ def test_the_second_time_nothing_is_done_nor_told_again(
 ) -> None:
     chain = read_chain(STEPS, "demo", values(sample_packages, published))
     told = io.StringIO()
-    monkeypatch.setitem(benchmark.__kwdefaults__, "progress", told)
+    monkeypatch.setitem(benchmark.__wrapped__.__kwdefaults__, "progress", told)
     with nothing_done_to(published):
         done = run_chain(chain, progress=io.StringIO())
     assert told.getvalue() == ""

@@ -431,6 +431,15 @@ def test_items_are_added_to_a_list_and_removed_from_it(
         assert config.override(known, given).names == names
 
 
+def test_a_later_change_removes_what_an_earlier_one_adds() -> None:
+    first, second = {"rules+": "a(1)"}, {"rules-": "a", "rules+": "a(2)"}
+    assert config.in_order(first, second) == {"rules+": ["a(2)"]}
+    assert config.in_order({"rules-": "b"}, first, {"rules-": "b"}) == {
+        "rules-": ["b", "b"],
+        "rules+": "a(1)",
+    }
+
+
 def test_repeated_changes_are_together_and_none_is_lost() -> None:
     changes = ["names+=a", "epochs=2", 'names+=["b","c"]', "names-=d", "epochs=3"]
     assert config.changes_of(changes) == {

@@ -405,9 +405,10 @@ def test_greys_of_16_bits_with_alpha_are_read() -> None:
 
 
 def test_dark_pixels_of_8_bits_and_dark_ink_on_the_page_stay_dark() -> None:
-    row = (camera_row() >> 8) * 257  # the same in both byte orders
-    data = png_of_rows(row.tobytes(), 16, 2)
-    np.testing.assert_array_equal(decode_rgb(data).pixels[0], row >> 8)
+    for factor in (256, 257):
+        row = ((camera_row() >> 8) * factor).astype(">u2")
+        data = png_of_rows(row.tobytes(), 16, 2)
+        np.testing.assert_array_equal(decode_rgb(data).pixels[0], row >> 8)
     assert for_training(data, short_side_px=None, jpeg_quality=90).data == data
     ink = camera_row(4)
     ink[:, 3] = np.linspace(0, 65_535, 64)
@@ -423,6 +424,12 @@ def test_a_transparent_colour_of_16_bits_is_white(bits: int) -> None:
     pixels = decode_rgb(data).pixels
     assert pixels is not None
     assert np.flatnonzero((pixels[0] == 255).all(-1)).tolist() == [40]
+    # Values that differ in the lower byte are others.
+    row[:] = 60_000
+    row[7] = 60_001
+    pixels = decode_rgb(png_of_rows(row.tobytes(), 16, 2, key=[60_001] * 3)).pixels
+    assert pixels is not None
+    assert (pixels[0, 7].min(), pixels[0, 8].max()) == (255, 234)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])

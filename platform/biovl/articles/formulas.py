@@ -111,11 +111,31 @@ def _is_one_line(row: etree._Element) -> bool:
 
 def _read_limits(element: etree._Element, signs: str) -> None:
     """Insert the signs of the limits of an operator, such as a sum: ∑_(i=1)^n x, not ∑i=1nx."""
-    for sign, before, limit in zip(signs, element, element[1:], strict=False):
-        before.tail = sign
-        _bracket(limit)
-    if element.getnext() is not None:
+    limits = list(zip(signs, element, element[1:], strict=False))
+    # Others are lines and accents.
+    if not any(_is_limit(limit) for _, _, limit in limits):
+        return
+    for sign, before, limit in limits:
+        if _is_limit(limit):
+            before.tail = sign
+            _bracket(limit)
+    if _following(element)[:1] not in tuple(")]},.;"):
         element.tail = " "
+
+
+def _is_limit(element: etree._Element) -> bool:
+    return any(sign.isalnum() or sign == "∞" for sign in "".join(element.itertext()))
+
+
+def _following(element: etree._Element) -> str:
+    """Return the text of what follows an element in its formula; a full stop at the end of it."""
+    for around in (element, *element.iterancestors()):
+        if around.tag == MATH:
+            break
+        following = around.getnext()
+        if following is not None:
+            return _spoken(following)
+    return "."
 
 
 def _read_power(element: etree._Element) -> None:

@@ -58,7 +58,9 @@ _ALT_TEXTS, _LONG_DESCRIPTIONS = (
 _MARKS_IN_TITLES = etree.XPath(
     "(front | front-stub)//article-title//*[self::fn"
     " or self::xref[@ref-type='fn' or @ref-type='author-notes']"
-    " or self::sup[translate(normalize-space(.), '*†‡§¶', '')='']]"
+    # At the end: CYP2C19*2 is an allele.
+    " or self::sup[translate(normalize-space(.), '*†‡§¶, ', '')=''"
+    " and not(following-sibling::node()[translate(normalize-space(.), '*†‡§¶,', '')!=''])]]"
 )
 # Licences are read without regard to marks.
 _SUPERSCRIPTS = etree.XPath(

@@ -127,7 +127,8 @@ _OF_OTHERS = re.compile(
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
         (?:fig(?:ure)?s?\.?\s[^.;]{{1,30}}\s(?:in|of|from)\s)?
-        (?:\[|ref\b|refs?\.|reference|(?-i:(?:\w{{2,3}}\s){{0,2}}[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
+        (?:\[|ref\b|refs?\.|reference|(?-i:(?:\w{{2,3}}\s){{1,2}}[A-Z][\w’'-]+)\set\sal
+            |(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
     |\bpermission\s(?:from|of|by)\s(?:(?-i:(?:the\s)?[A-Z])|the\s(?:publisher|journal)\b)
     |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
     |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])

@@ -325,9 +325,8 @@ def make_rules(described: Sequence[Plugin]) -> list[Rule]:
 def with_names(described: Plugin) -> Plugin:
     """Return a rule with its positional settings named: ``px`` of ``min_side(300)``.
 
-    A setting that is a list also accepts a single value; without a name, it takes all
-    values that later settings do not need: ``license_groups(commercial, noncommercial)``,
-    ``not_listed(article_id, PMC1, PMC2, withdrawn)``.
+    A setting that is a list also accepts a single value; without a name, it takes all remaining
+    values: ``license_groups(commercial, noncommercial)``.
 
     Raises:
         ConfigError: If there are more values than settings.
@@ -336,21 +335,17 @@ def with_names(described: Plugin) -> Plugin:
     if factory is None:
         return described
     hints = typing.get_type_hints(factory)
-    parameters = inspect.signature(factory).parameters
-    names = list(parameters)
+    names = list(inspect.signature(factory).parameters)
     by_place = [value for name, value in described.settings.items() if name.isdigit()]
     settings = {name: v for name, v in described.settings.items() if not name.isdigit()}
     for place, name in enumerate(names):
         is_several = typing.get_origin(hints[name]) is tuple
         if place < len(by_place) and name not in settings:
-            if is_several and not isinstance(by_place[place], list):
-                later = [other for other in names[place + 1 :] if other not in settings]
-                needed = sum(
-                    parameters[other].default is inspect.Parameter.empty for other in later
-                )
-                end = max(place + 1, len(by_place) - needed)
-                by_place[place:end] = [by_place[place:end]]
-            settings[name] = by_place[place]
+            rest = by_place[place:]
+            if is_several and not isinstance(rest[0], list):
+                settings[name], by_place = rest, by_place[:place]
+            else:
+                settings[name] = rest[0]
         elif is_several and isinstance(settings.get(name), str):
             settings[name] = [settings[name]]
     if len(by_place) > len(names):

@@ -1,5 +1,6 @@
 """Open a dataset by its plug-in and settings, or by its location alone."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from biovl.core.plugins import Plugin
 KIND = "benchmark.datasets"
 CAPTIONS = "captions.csv"
 """Table of captions in a folder of images."""
+_SPLITS = frozenset("train val valid validation dev test".split())
 _REPORTS_DEPTH = 4
 """Folders from the top of MIMIC-CXR to its reports, with the top: files/p10/p10000032/."""
 
@@ -77,14 +79,21 @@ def _holds_reports(uri: str) -> bool:
     path = tree.path
     for depth in range(_REPORTS_DEPTH):
         found = tree.folder(path)
-        images = [name for name in found.files if name.lower().endswith(ENDINGS)]
-        stems = {*found.folders, *(name.rpartition(".")[0] for name in images if depth == 0)}
-        if any(name[-4:].lower() == ".txt" and name[:-4] in stems for name in found.files):
+        texts = {name[:-4] for name in found.files if name[-4:].lower() == ".txt"}
+        if depth == 0 and texts & _stems_of_images(found.files):
             return True
         if not found.folders:
             return False
         path = f"{path.rstrip('/')}/{min(found.folders)}"
+        # Each study has a report. A single text is about a class or, as train.txt, a split.
+        are_studies = texts.issuperset(found.folders) and _SPLITS.isdisjoint(found.folders)
+        if are_studies and _stems_of_images(tree.folder(path).files):
+            return True
     return False
+
+
+def _stems_of_images(names: Iterable[str]) -> set[str]:
+    return {name.rpartition(".")[0] for name in names if name.lower().endswith(ENDINGS)}
 
 
 def with_classes(plugin: Plugin) -> Plugin:

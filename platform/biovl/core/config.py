@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.config import ConfigDict
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.filesystems import open_location
@@ -70,14 +70,18 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
 
 
 def validated(config: Config) -> Config:
-    """Return a configuration that Python code created, validated as ``build`` does.
+    """Return a configuration that Python code created, with its ranges and types checked.
 
     Unlike ``override``, it leaves dots in the names of mappings as they are.
 
     Raises:
         ConfigError: If settings are missing or invalid; the message lists all of them.
     """
-    return _validated(type(config), to_plain(config), type(config).__name__)
+    try:
+        plain = to_plain(config)
+    except PydanticSerializationError as error:
+        raise ConfigError(f"{type(config).__name__} is not valid: {error}") from error
+    return _validated(type(config), plain, type(config).__name__)
 
 
 def _validated(cls: type[Config], plain: Mapping[str, Any], name: str) -> Config:
@@ -441,11 +445,23 @@ def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) ->
 def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return several changes as one: later ones replace earlier ones of the same name.
 
-    What they add to a list, or remove from it, is together.
+    What they add to a list, or remove from it, is together. Removing an item that an earlier change
+    adds leaves out the addition.
     """
     result: dict[str, Any] = {}
     for change in changes:
         for name, value in change.items():
+            added = f"{name[:-1]}+"
+            if name[-1] == "-" and added in result:
+                items, removed = together(result[added]), together(value)
+                kept = [
+                    item
+                    for item in items
+                    if not any(_is_meant(_named(one), _named(item)) for one in removed)
+                ]
+                if len(kept) < len(items):
+                    result[added] = kept
+                    continue
             if name[-1] in "+-" and name in result:
                 result[name] = together(result[name], value)
                 continue

@@ -388,20 +388,24 @@ def _load(image: ImageFile.ImageFile, data: bytes, kind: str | None) -> bool:
     image.load()
     if not tiles:
         return False
-    factor = None
     ends = np.asarray(image.getextrema())
-    if ends[:3].max() < _DARK and (image.mode == "RGB" or tuple(ends[3]) in _OPAQUE):
-        with _opened(data, kind) as low:
-            low.tile = tiles
-            low.load()
-            factor = _brighten(image, low)
-    key = image.info.get("transparency")
-    if isinstance(key, tuple):
-        # Pillow compares these 16 bits with the 8 of the pixels.
-        image.info["transparency"] = tuple(
-            value >> 8 if factor is None else int(np.rint(value * factor)) for value in key
+    is_dark = ends[:3].max() < _DARK and (image.mode == "RGB" or tuple(ends[3]) in _OPAQUE)
+    # Pillow would compare the 16 bits of a transparent colour with the 8 of the pixels.
+    key = image.info.pop("transparency", None)
+    if not is_dark and key is None:
+        return False
+    with _opened(data, kind) as low:
+        low.tile = tiles
+        low.load()
+        gone = (
+            []
+            if key is None
+            else [(_values_of_16_bits(image, low, b) == key).all(2) for b in _strips(image)]
         )
-    return factor is not None
+        is_brighter = is_dark and _brighten(image, low)
+    for box, is_gone in zip(_strips(image), gone, strict=False):
+        image.paste((255, 255, 255), box, Image.fromarray(is_gone))
+    return is_brighter
 
 
 def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
@@ -421,31 +425,38 @@ def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
     return found
 
 
-def _brighten(image: Image.Image, low: Image.Image) -> np.float32 | None:
-    """Scale an image of 16-bit colours to their maximum, and return the factor.
+def _values_of_16_bits(
+    high: Image.Image, low: Image.Image, box: tuple[int, int, int, int]
+) -> np.ndarray:
+    """Return 16-bit values of a part of an image. uint16, shape [H, W, C]."""
+    whole: np.ndarray = np.asarray(high.crop(box), np.uint16) * 256
+    return whole + np.asarray(low.crop(box), np.uint16)
+
+
+def _brighten(image: Image.Image, low: Image.Image) -> bool:
+    """Scale an image of 16-bit colours to their maximum; return whether it was.
+
+    Not if they are values of 8 bits, repeated or shifted: these are meant to be dark.
 
     Args:
         image: The high bytes, which are changed.
         low: The low bytes.
-
-    Returns:
-        None if the image is unchanged: values of 8 bits were repeated, and are meant to be dark.
     """
     boxes = list(_strips(image))
-    if all((np.asarray(image.crop(box)) == np.asarray(low.crop(box))).all() for box in boxes):
-        return None
-
-    def values(box: tuple[int, int, int, int]) -> np.ndarray:
-        whole: np.ndarray = np.asarray(image.crop(box), np.uint16) * 256
-        return whole + np.asarray(low.crop(box), np.uint16)
-
-    most_C = np.max([values(box).max((0, 1)) for box in boxes], 0)
+    is_shifted = np.asarray(low.getextrema())[:3].max() == 0
+    if is_shifted or all(
+        (np.asarray(image.crop(box)) == np.asarray(low.crop(box))).all() for box in boxes
+    ):
+        return False
+    most_C = np.max([_values_of_16_bits(image, low, box).max((0, 1)) for box in boxes], 0)
     factor = np.float32(255 / max(1, most_C[:3].max()))
     for box in boxes:
-        pixels = np.rint(values(box) * factor).clip(max=255).astype(np.uint8)
+        pixels = (
+            np.rint(_values_of_16_bits(image, low, box) * factor).clip(max=255).astype(np.uint8)
+        )
         pixels[..., 3:] = 255
         image.paste(Image.fromarray(pixels), box)
-    return factor
+    return True
 
 
 def _read_native_order(image: TiffImagePlugin.TiffImageFile) -> None:

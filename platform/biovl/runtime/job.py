@@ -14,9 +14,10 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 from biovl.core import config as configs
 from biovl.core.artifacts import (
@@ -38,31 +39,26 @@ _REPLACED = "replaced_inputs"
 """Note of a draft whose inputs were replaced while it was written."""
 
 
-class _Config(Protocol):
-    @property
-    def out(self) -> str: ...
+_Run = TypeVar("_Run", bound=Callable[..., Any])
 
 
-_ConfigT = TypeVar("_ConfigT", bound=_Config)
-_Options = ParamSpec("_Options")
-_Result = TypeVar("_Result")
-
-
-def entry_point(
-    run: Callable[Concatenate[_ConfigT, _Options], _Result],
-) -> Callable[Concatenate[_ConfigT, _Options], _Result]:
-    """Decorate a job's function: check its settings, and explain how it resumes.
+def entry_point(run: _Run) -> _Run:
+    """Decorate a job's function: check its setting ``config``, and explain how the job resumes.
 
     Settings from a command line have been checked before; those of a configuration that Python code
     created are checked here.
     """
+    signature = inspect.signature(run)
 
     @functools.wraps(run)
-    def checked(config: _ConfigT, /, *args: _Options.args, **kwargs: _Options.kwargs) -> _Result:
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        config = given.arguments["config"]
         with explain_resume(config.out):
-            return run(configs.validated(config), *args, **kwargs)
+            given.arguments["config"] = configs.validated(config)
+            return run(*given.args, **given.kwargs)
 
-    return checked
+    return cast(_Run, checked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,7 @@ def told(sentence: str) -> str:
         ("Figure 2 a new leaf grew; Figure 3 n is low.", "2; 3"),
         ("Cells grew (Figs. 2 ▸ a and 4 ▸ c; Fig. 3 ▸ b, top panel).", "2 a; 4 c; 3 b (top)"),
         ("Figure 2 ▸ b shows growth; in Fig. 3 ▸ a new leaf and in Fig. 4 ▸ p = 3.", "2 b; 3; 4"),
+        ("In Figure 2 a is the slope; Figure 3 b is a map.", "2; 3 b"),
         ("Figs 9(c,d) and 10(c,d) show growth.", "9 c d; 10 c d"),
         ("Cells grew (Fig. 2A/C).", "2 A C"),
         ("Cells grew (Fig. 5-B).", "5 B"),

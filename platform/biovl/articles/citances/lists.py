@@ -15,6 +15,9 @@ _MAX_RANGE = 30
 _NEAR = 4
 """Maximum distance of letters that are panels on both sides of other words."""
 _WORDS = frozenset({"a", "A", "I"})
+# "In Fig. 2 a is the slope": a symbol of the sentence.
+_IS = re.compile(r"\s(?:is|are|was|were|denotes?|stands?)\b")
+_INSIDE = re.compile(r"\bin\sfig(?:ure)?s?\.?\s?[\w.-]{1,8}\Z", re.IGNORECASE)
 _BEFORE_WORDS = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZabcdefgh")
 """Panels after a space, in front of words; other letters may be "I" or a statistic."""
 
@@ -299,7 +302,8 @@ class ListReader:
             return end if not (closed or lists) else self._label(position, None) or end
         # "Fig. 2 a shows": no article precedes these words.
         is_panel = is_first and not sign and label["label"] in _BEFORE_WORDS
-        goes_on = is_panel and CONTINUES.match(self.text, rest) is not None
+        is_symbol = _IS.match(self.text, rest) and _INSIDE.search(self.text, max(0, end - 24), end)
+        goes_on = is_panel and not is_symbol and CONTINUES.match(self.text, rest) is not None
         if sign in (",", ":"):
             allowed = lists or (closed and self.text[rest : rest + 1] in (")", "]", ";", ""))
         else:
