@@ -1,6 +1,7 @@
 """Long captions by a model behind HTTP: its answers good, bad, slow and missing."""
 
 import base64
+import gc
 import io
 import json
 import math
@@ -362,7 +363,7 @@ def test_what_a_killed_job_has_paid_and_stored_is_in_the_ledger(tmp_path: Path) 
 
 @pytest.mark.parametrize("limit", [{"tokens": 4_000}, {"dollars": 0.004}])
 def test_nothing_is_asked_beyond_the_budget_and_what_was_paid_is_kept(
-    tmp_path: Path, limit: dict[str, Any]
+    tmp_path: Path, limit: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     prices = {"dollars_per_million_input": 1.0, "dollars_per_million_output": 1.0}
     sampling = longcap.Sampling(caption_tokens=100, assessment_tokens=100)
@@ -377,6 +378,9 @@ def test_nothing_is_asked_beyond_the_budget_and_what_was_paid_is_kept(
         assert 1_000 < spent <= 4_000
         kept = list((tmp_path / "answers").rglob("*.json"))
         assert len(kept) == len(script.bodies)
+    # The error is told once, not of each figure.
+    gc.collect()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])

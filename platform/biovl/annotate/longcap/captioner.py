@@ -73,7 +73,8 @@ class LongCaptioner:
         reason = first.exception() if first is not None else None
         if reason is not None:
             self._endpoint.stop(reason)
-            await asyncio.wait(tasks)
+            # Their errors are this one: asyncio would log each that nobody has asked for.
+            await asyncio.gather(*tasks, return_exceptions=True)
         return [task.result() for task in ([first] if first else tasks)]
 
     async def _one(self, prepared: bytes) -> LongCaption:
