@@ -438,6 +438,8 @@ def test_a_later_change_removes_what_an_earlier_one_adds() -> None:
         "rules-": ["b", "b"],
         "rules+": "a(1)",
     }
+    # Within one change, a removal is of what the list has, too.
+    assert config.in_order({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
 
 
 def test_repeated_changes_are_together_and_none_is_lost() -> None:

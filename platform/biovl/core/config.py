@@ -450,9 +450,10 @@ def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for change in changes:
+        earlier = frozenset(result)
         for name, value in change.items():
             added = f"{name[:-1]}+"
-            if name[-1] == "-" and added in result:
+            if name[-1] == "-" and added in earlier:
                 items, removed = together(result[added]), together(value)
                 kept = [
                     item
