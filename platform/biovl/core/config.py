@@ -5,6 +5,7 @@ import ast
 import copy
 import dataclasses
 import difflib
+import functools
 import inspect
 import itertools
 import json
@@ -505,6 +506,7 @@ def value_of(name: str, text: str) -> Any:
     return text
 
 
+@functools.cache
 def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     # Unknown settings are typing errors; strictness is set on the outermost class, and pydantic
     # passes it on to the nested dataclasses.
