@@ -603,6 +603,23 @@ def test_training_copies_are_smaller_rgb_and_never_enlarged() -> None:
     assert for_training(b"\xff\xd8\xff", short_side_px=32, jpeg_quality=90).defect is not None
 
 
+@pytest.mark.parametrize(
+    ("width", "height", "suffix"),
+    [
+        pytest.param(300, 300, "jpg", id="coloured noise"),
+        pytest.param(66_000, 2, "png", id="longer than a JPEG can be"),
+    ],
+)
+def test_images_that_jpeg_hardly_holds_are_encoded(width: int, height: int, suffix: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    data = encoded("PNG", Image.fromarray(noise))
+    stored = for_training(data, short_side_px=height, jpeg_quality=90)
+    assert stored.suffix == suffix
+    pixels = decode_rgb(stored.data).pixels
+    assert pixels is not None
+    assert np.abs(pixels.astype(int) - noise).mean() < 10
+
+
 @pytest.mark.shared
 def test_real_images_are_inspected_without_an_exception(shared_data: Path) -> None:
     import tarfile

@@ -8,6 +8,9 @@ from PIL import Image
 
 from biovl.images.decode import decode_rgb, image_format, is_stored_as_displayed
 
+_LONGEST_JPEG_PX = 65_500
+"""Longest side that libjpeg writes."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -24,11 +27,11 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
 
     Args:
         data: The published bytes.
-        short_side_px: Resize the shorter side to this length, in RGB JPEG; images are never
-            enlarged. None keeps JPEG and PNG as published, byte for byte. Images that training
-            readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) or decode wrongly are
-            converted to 8-bit RGB PNG: transparent parts become white, and the EXIF orientation is
-            applied.
+        short_side_px: Resize the shorter side to this length, in RGB JPEG (PNG if a side is too
+            long for JPEG); images are never enlarged. None keeps JPEG and PNG as published, byte
+            for byte. Images that training readers do not support (TIFF, GIF, WebP, BMP, PNG of
+            16-bit grey) or decode wrongly are converted to 8-bit RGB PNG: transparent parts become
+            white, and the EXIF orientation is applied.
         jpeg_quality: Pillow's scale, 1 to 95. No chroma subsampling: thin coloured lines in plots
             would blur.
     """
@@ -40,16 +43,27 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
     if decoded.pixels is None:
         return Encoded(b"", "", decoded.defect)
     image = Image.fromarray(decoded.pixels)
-    stream = io.BytesIO()
-    if short_side_px is None:
-        image.save(stream, "PNG")
-        return Encoded(stream.getvalue(), "png")
-    scale = short_side_px / min(image.size)
+    scale = 1.0 if short_side_px is None else short_side_px / min(image.size)
     if scale < 1:
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         image = image.resize(size, Image.Resampling.LANCZOS)
-    image.save(stream, "JPEG", quality=jpeg_quality, subsampling="4:4:4", optimize=True)
-    return Encoded(stream.getvalue(), "jpg")
+    if short_side_px is None or max(image.size) > _LONGEST_JPEG_PX:
+        stream = io.BytesIO()
+        image.save(stream, "PNG")
+        return Encoded(stream.getvalue(), "png")
+    return Encoded(jpeg(image, jpeg_quality), "jpg")
+
+
+def jpeg(image: Image.Image, quality: int) -> bytes:
+    """Return an image as JPEG of a quality on Pillow's scale, without chroma subsampling."""
+    stream = io.BytesIO()
+    try:
+        image.save(stream, "JPEG", quality=quality, subsampling="4:4:4", optimize=True)
+    except OSError:
+        # Optimized, Pillow has room for a byte or two per pixel: coloured noise needs more.
+        stream = io.BytesIO()
+        image.save(stream, "JPEG", quality=quality, subsampling="4:4:4")
+    return stream.getvalue()
 
 
 def _is_deep_grey_png(data: bytes) -> bool:

@@ -30,6 +30,7 @@ from biovl.core.records import (
 )
 from biovl.images import decode, hashing
 from biovl.images.boxes import Box, Proposal
+from biovl.images.encode import jpeg
 from biovl.images.labels.reading import Label, read_labels
 from biovl.images.matching import Matched, MatchedPanel, match
 from biovl.images.panels.splitting import split_figure
@@ -304,10 +305,9 @@ def _encode(pixels: np.ndarray, figure: Figure, jpeg_quality: int) -> tuple[byte
         (pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all()
     )
     image = Image.fromarray(np.ascontiguousarray(pixels[..., 0] if is_grey else pixels))
-    stream = io.BytesIO()
     if figure.image_format == "jpeg":
-        image.save(stream, "JPEG", quality=jpeg_quality, subsampling="4:4:4", optimize=True)
-        return stream.getvalue(), f"jpeg quality {jpeg_quality}, 4:4:4"
+        return jpeg(image, jpeg_quality), f"jpeg quality {jpeg_quality}, 4:4:4"
+    stream = io.BytesIO()
     image.save(stream, "PNG")
     return stream.getvalue(), "png"
 
