@@ -93,6 +93,22 @@ def test_sentences_about_other_panels_are_not_a_panels() -> None:
     assert (len(first.mentions), len(second.mentions)) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("names", "cited"),
+    [(("A", "B"), "Fig. 2A1"), (("A1", "B1"), "Fig. 2A"), (("a1", "b"), "Fig. 2A")],
+)
+def test_sentences_about_a_part_of_a_panel_or_the_group_around_it_are_the_panels(
+    names: tuple[str, str], cited: str
+) -> None:
+    caption = CAPTION.replace("(A)", f"({names[0]})").replace("(B)", f"({names[1]})")
+    text = f"Scores of the patients rose (see {cited})."
+    first, second = rows_of(
+        figure_row(caption=caption, mentions=[mention(text, cited)]), confidence=0.0
+    )
+    assert [first.panel_label, second.panel_label] == list(names)
+    assert (len(first.mentions), len(second.mentions)) == (1, 0)
+
+
 def test_raised_and_bold_stretches_keep_their_words() -> None:
     caption = CAPTION.replace("15 genes", "15 genes, 106 cells")
     start = caption.index("106") + 2

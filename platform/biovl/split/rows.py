@@ -368,7 +368,16 @@ def _names(cited: str, label: str, labels: Sequence[str]) -> bool:
     """
     if len({name.casefold() for name in labels}) == len(set(labels)):
         cited, label = cited.casefold(), label.casefold()
-    return cited == label or cited.startswith(f"{label}.") or label.startswith(f"{cited}.")
+        labels = [name.casefold() for name in labels]
+    if cited == label or cited.startswith(f"{label}.") or label.startswith(f"{cited}."):
+        return True
+    # "Fig. 2A" is about A1 and A2, and "Fig. 2A1" about A, unless the figure has that panel, too.
+    letter = cited.rstrip("0123456789")
+    return (
+        cited not in labels
+        and letter == label.rstrip("0123456789") != ""
+        and letter in (cited, label)
+    )
 
 
 def _base(panel: str) -> str:
