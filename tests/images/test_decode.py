@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from imagehash import hex_to_hash
-from PIL import Image, PngImagePlugin
+from PIL import Image, PngImagePlugin, TiffImagePlugin
 
 from biovl.images import decode
 from biovl.images.decode import decode_rgb, image_format, inspect, stated_size_px
@@ -601,6 +601,36 @@ def test_training_copies_are_smaller_rgb_and_never_enlarged() -> None:
     with Image.open(io.BytesIO(same.data)) as image:
         assert image.size == (96, 64)
     assert for_training(b"\xff\xd8\xff", short_side_px=32, jpeg_quality=90).defect is not None
+
+
+def _pages(*pages: tuple[tuple[int, int], int]) -> bytes:
+    """Return a TIFF with pages of a size and a NewSubfileType."""
+    stream = io.BytesIO()
+    with TiffImagePlugin.AppendingTiffWriter(stream, new=True) as writer:
+        for size, kind in pages:
+            picture(size=size).save(writer, "TIFF", tiffinfo={254: kind})
+            writer.newFrame()
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("pages", "size"),
+    [
+        ([((24, 16), 1), ((96, 64), 0)], (96, 64)),
+        ([((24, 16), 1), ((12, 8), 1), ((96, 64), 2), ((9, 9), 0)], (96, 64)),
+        ([((96, 64), 0), ((24, 16), 1)], (96, 64)),
+        ([((96, 64), 1), ((24, 16), 1)], (96, 64)),
+    ],
+)
+def test_the_image_of_a_tiff_is_no_thumbnail(
+    pages: list[tuple[tuple[int, int], int]], size: tuple[int, int]
+) -> None:
+    data = _pages(*pages)
+    pixels = decode_rgb(data).pixels
+    assert pixels is not None
+    assert np.array_equal(pixels, np.asarray(picture(size=size)))
+    found = inspect(data)
+    assert (found.width_px, found.height_px, stated_size_px(data)) == (*size, size)
 
 
 @pytest.mark.parametrize(

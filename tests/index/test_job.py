@@ -446,7 +446,7 @@ def test_nothing_is_reused_of_what_another_version_prepared(
     corpus, previous = first
     shutil.copytree(previous, tmp_path / "i1")
     manifest = tmp_path / "i1" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"prepared": 1', '"prepared": 0'))
+    manifest.write_text(manifest.read_text().replace('"prepared": 2', '"prepared": 0'))
     said = run(model, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
     assert said.counts["reused"] == 0
     assert "removed" not in said.counts

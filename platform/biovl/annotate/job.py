@@ -50,7 +50,7 @@ from decoding tasks."""
 _BLOCK_BYTES = 1 << 20
 """Smaller than a batch, so that each batch is passed on immediately."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 

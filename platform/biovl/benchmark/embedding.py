@@ -37,7 +37,7 @@ KIND = "embeddings"
 
 VECTORS = "vectors.npy"
 
-PREPARED = 3
+PREPARED = 4
 """Version of the preprocessing. Increase it when equal files give different embeddings; cached ones
 of earlier versions are then ignored."""
 

@@ -52,7 +52,7 @@ _HINTS = {
 }
 """Advice by source for a harvest without usable figures."""
 
-FORMAT = 6
+FORMAT = 7
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 

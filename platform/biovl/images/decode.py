@@ -126,6 +126,8 @@ _GREY_STEPS = {"L;2": 85, "L;4": 17}
 """Step in 8 bits from one grey of a PNG to the next, by how Pillow reads its pixels."""
 _UNSIGNED, _SIGNED = 1, 2
 """Values of SampleFormat in TIFF 6.0."""
+_REDUCED = 1
+"""NewSubfileType of a page that is a reduced copy of another."""
 _DARK = 64
 """High byte that no value of 14 bits has."""
 _OPAQUE = tuple((high, high) for high in (3, 15, 63, 255))
@@ -367,6 +369,7 @@ def _opened(data: bytes, kind: str | None) -> Iterator[ImageFile.ImageFile]:
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
             if isinstance(image, TiffImagePlugin.TiffImageFile):
+                _skip_thumbnails(image)
                 _read_planes_of_16_bits(image)
                 _read_native_order(image)
                 _read_palette_of_8_bits(image)
@@ -457,6 +460,18 @@ def _brighten(image: Image.Image, low: Image.Image) -> bool:
         pixels[..., 3:] = 255
         image.paste(Image.fromarray(pixels), box)
     return True
+
+
+def _skip_thumbnails(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Go to the first page of an opened TIFF that is no reduced copy of another, if there is one.
+
+    Cameras and scanners may put a thumbnail in front of the image.
+    """
+    try:
+        while image.tag_v2.get(ExifTags.Base.NewSubfileType) == _REDUCED:
+            image.seek(image.tell() + 1)
+    except EOFError:
+        image.seek(0)
 
 
 def _read_native_order(image: TiffImagePlugin.TiffImageFile) -> None:
