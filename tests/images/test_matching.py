@@ -180,3 +180,15 @@ def test_rows_are_read_from_the_left_and_their_panels_may_differ_in_height() -> 
     boxes = [Box(100, 5, 190, 60), Box(0, 0, 90, 90), Box(0, 100, 190, 190)]
     assert reading_order(boxes) == [1, 0, 2]
     assert column_order(GRID) == [0, 2, 1, 3]
+
+
+def test_rows_beside_a_tall_panel_are_read_one_after_the_other() -> None:
+    tall = Box(0, 0, 90, 190)
+    # Cropped to its ink, the lower panel begins further left.
+    right = [Box(104, 0, 190, 90), Box(100, 100, 190, 190)]
+    assert reading_order([tall, *right]) == [0, 1, 2]
+    assert names(panels("A", None, None, boxes=[tall, *right]), ["A", "B", "C"]) == ["A", "B", "C"]
+    grid = [box.moved(100, 0) for box in GRID]
+    assert reading_order([tall, *grid]) == [0, 1, 2, 3, 4]
+    wide = Box(0, 0, 190, 90)
+    assert column_order([wide, Box(0, 104, 90, 190), Box(100, 100, 190, 190)]) == [0, 1, 2]

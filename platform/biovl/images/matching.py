@@ -5,6 +5,7 @@ unique. A panel without a printed label is assigned by position, if nothing cont
 with conflicting labels stays whole: a wrong caption is worse than a long one.
 """
 
+import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -132,20 +133,37 @@ def reading_order(boxes: Sequence[Box]) -> list[int]:
     """Return the indices of boxes row by row, from left to right.
 
     A box belongs to a row if it overlaps the row's first box vertically by more than half of the
-    smaller height of the two.
+    smaller height of the two. If boxes of a row are above each other, beside a tall one, those left
+    of the tallest are read before it, and the others behind it, each row by row.
     """
+    return _read(boxes, range(len(boxes)))
+
+
+def _read(boxes: Sequence[Box], chosen: Sequence[int]) -> list[int]:
     rows: list[list[int]] = []
-    for at in sorted(range(len(boxes)), key=lambda i: (boxes[i].y0, boxes[i].x0)):
-        box = boxes[at]
+    for at in sorted(chosen, key=lambda i: (boxes[i].y0, boxes[i].x0)):
         for row in rows:
-            head = boxes[row[0]]
-            shared = min(box.y1, head.y1) - max(box.y0, head.y0)
-            if shared > 0.5 * min(box.height, head.height):
+            if _are_beside(boxes[at], boxes[row[0]]):
                 row.append(at)
                 break
         else:
             rows.append([at])
-    return [at for row in rows for at in sorted(row, key=lambda i: (boxes[i].x0, boxes[i].y0))]
+    order: list[int] = []
+    for row in rows:
+        if all(_are_beside(boxes[i], boxes[j]) for i, j in itertools.combinations(row, 2)):
+            order += sorted(row, key=lambda i: (boxes[i].x0, boxes[i].y0))
+            continue
+        tallest = max(row, key=lambda i: (boxes[i].height, -boxes[i].x0))
+        middle = boxes[tallest].centre[0]
+        before = [at for at in row if at != tallest and boxes[at].centre[0] < middle]
+        behind = [at for at in row if at != tallest and boxes[at].centre[0] >= middle]
+        order += [*_read(boxes, before), tallest, *_read(boxes, behind)]
+    return order
+
+
+def _are_beside(first: Box, second: Box) -> bool:
+    shared = min(first.y1, second.y1) - max(first.y0, second.y0)
+    return shared > 0.5 * min(first.height, second.height)
 
 
 def column_order(boxes: Sequence[Box]) -> list[int]:
