@@ -24,6 +24,8 @@ CASES = [
     ("It shrank (|Figure 2—figure supplement 1|, n = 10).", [], "It shrank (n = 10)."),
     ("It shrank (|Figure 2—figure supplement 1|, a control).", [], "It shrank (a control)."),
     ("It shrank (|Figure 2—figure supplement 1|, 12 mice).", [], "It shrank (12 mice)."),
+    ("It shrank (|Figure 2B-panel A|).", ["B"], "It shrank (B)."),
+    ("It shrank (|Fig. 2—panels A–C|).", ["A", "B", "C"], "It shrank (A, B, C)."),
     ("It shrank (|Fig. 2A|, t-test).", ["A"], "It shrank (A, t-test)."),
     ("It took long (settling time, see |Fig. 2A|).", ["A"], "It took long (settling time, A)."),
     ("It overlaps (S8 Table and |Fig 5B|).", ["B"], "It overlaps (B)."),

@@ -20,11 +20,11 @@ _HEAD = (
 )
 _LETTER = r"[A-Za-z](?:[ivx]{0,3}|\d)['′]?"
 # A closing bracket without an opening one ends the bracket around the reference.
-_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d]|-[a-z]{{2}})"
+_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d]|-(?!panel)[a-z]{{2}})"
 _NUMBER = (
     rf"(?:[SEA]?\d{{1,3}}(?:\.\d{{1,2}})?(?:\s?[,.:]?\s?{_PANEL})?(?![A-Za-z\d])|[IVX]{{1,5}}\b)"
 )
-_JOINT = r"(?:\s?[,&/–—-]\s?(?:and\s)?|\s(?:and|to|or|through)\s|,?\spanels?\s)"
+_JOINT = r"(?:\s?[,&/–—-]\s?(?:and\s)?|\s(?:and|to|or|through)\s|(?:,?\s|\s?[–—-]\s?)panels?\s)"
 # In "Fig. 2A, n = 10", "Fig. 2A, 12 mice" and "Fig. 2A, a section", what follows is no panel.
 _NO_VALUE = r"(?!\s?[=<>≤≥≈%])"
 _NO_WORDS = (
