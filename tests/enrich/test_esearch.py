@@ -30,6 +30,10 @@ def test_more_than_pubmed_gives_are_found_in_windows_of_their_dates():
         found = esearch(client, "pubmed", "lung")
         assert sorted(map(int, found)) == list(range(1, 24_001))
         assert len(service.requests) < 40
+        # The service has the oldest first here; a limit keeps those that entered PubMed last.
+        entered = [service.entered[int(n)] for n in esearch(client, "pubmed", "lung", limit=12_000)]
+        assert len(entered) == 12_000
+        assert min(entered) == "2005/07/18"
 
 
 def test_more_of_one_day_than_can_be_had_is_refused():

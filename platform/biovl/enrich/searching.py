@@ -16,14 +16,15 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
     """Return the ids of a database that match a query, without duplicates, in the service's order.
 
     Pages are read from the history server, where the result is a snapshot. PubMed returns only the
-    first 9,999: larger results are requested by date of entry into PubMed, in windows that are
-    halved until each is small enough.
+    first 9,999: larger results are requested by date of entry into PubMed, the last entries first,
+    in windows that are halved until each is small enough.
 
     Args:
         client: Sends requests.
         db: ``pubmed``, ``pmc`` …; ids of PMC are the digits of PMCIDs.
         term: Query, as in the search field of the website.
-        limit: Maximum number of ids; the first ones in the order of the service. None: all.
+        limit: Maximum number of ids; the first ones in the order of the service, or if it is
+            more than 9,999 in PubMed, those that entered it last. None: all.
 
     Raises:
         SourceError: If the query is rejected, its result is incomplete, or more than 9,999 of its
@@ -81,8 +82,8 @@ def _by_windows(client: EntrezClient, term: str, begin: date, end: date) -> list
         )
     middle = begin + (end - begin) // 2
     return [
-        *_by_windows(client, term, begin, middle),
         *_by_windows(client, term, middle + timedelta(days=1), end),
+        *_by_windows(client, term, begin, middle),
     ]
 
 

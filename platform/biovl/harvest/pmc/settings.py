@@ -57,7 +57,8 @@ class Config:
     """The database to search; of PubMed's results, only articles in PMC are harvested."""
 
     search_limit: PositiveInt = 1_000_000
-    """Maximum number of search results to harvest, in the order of the search."""
+    """Maximum number of search results to harvest, in the order of the search; of PubMed, more than
+    9,999 are those that entered it last."""
 
     entrez: EntrezSettings = field(default_factory=EntrezSettings)
     """Service and rate of the search: ``entrez.url``, ``entrez.email`` … of enrich."""
