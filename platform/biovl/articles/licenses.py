@@ -119,7 +119,7 @@ _OF_PERSONS = rf"\s(?:{_PERSONS})(?!['’]?s?,?\s(?:and|or)\s(?!(?:of\s|from\s)?
 _OF_OTHERS = re.compile(
     rf"""
     \b(?:re-?produced|re-?printed|re-?published|re-?used|adapted|adopted|modified|redrawn|used|taken
-        |obtained|image|figure|photo\w*)\b [^.]{{0,200}}?
+        |obtained|image|figure|photo\w*|illustration\w*)\b [^.]{{0,200}}?
         \b(?:with|by|under)\s(?:the\s)?(?:kind\s|written\s|prior\s)*permission
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b(?!{_OF_PERSONS})
@@ -127,8 +127,10 @@ _OF_OTHERS = re.compile(
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
         (?:fig(?:ure)?s?\.?\s[^.;]{{1,30}}\s(?:in|of|from)\s)?
-        (?:\[|ref\b|refs?\.|reference|(?-i:(?:\w{{2,3}}\s){{1,2}}[A-Z][\w’'-]+)\set\sal
-            |(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}))
+        (?:the\s(?:study|work|paper|article|review)\s(?:by|of)\s|\()?
+        (?:\[|(?<=\()\d{{2,3}}\)|ref\b|refs?\.|reference
+            |(?-i:(?:\w{{2,3}}\s){{1,2}}[A-Z][\w’'-]+)\set\sal|(?-i:[A-Z][\w’'-]+)
+            (?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}|\s\[\d|\s\(\s?\d{{2,3}}\s?\)))
     |\bpermission\s(?:from|of|by)\s(?:(?-i:(?:the\s)?[A-Z])|the\s(?:publisher|journal)\b)
     |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
     |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])
