@@ -542,7 +542,17 @@ def test_a_figure_in_a_graphical_abstract_has_its_text_as_caption() -> None:
         front="<abstract abstract-type='graphical'><title>GA</title><p>In brief.<fig id='g'><graphic xlink:href='a'/></fig></p></abstract>",
     )
     (only,) = content.figures
-    assert (only.kind, only.caption) == ("graphical-abstract", "GA\nIn brief.")
+    assert (only.kind, only.caption) == ("graphical-abstract", "In brief.")
+
+
+def test_the_title_of_a_graphical_abstract_is_no_caption() -> None:
+    for image in ("<fig id='g'><graphic xlink:href='a'/></fig>", "<graphic xlink:href='a'/>"):
+        content = article(
+            "",
+            front="<abstract abstract-type='graphical'><title>Graphical abstract</title>"
+            f"<p>{image}</p></abstract>",
+        )
+        assert [only.caption for only in content.figures] == [""]
 
 
 def test_images_of_tables_formulas_and_authors_are_not_figures() -> None:

@@ -211,9 +211,9 @@ def _shared_texts(places: list[FigureContext]) -> dict[etree._Element, list[str]
 def _shared_parts(element: etree._Element) -> list[etree._Element]:
     if element.tag == "fig-group":
         return list(element.iterfind("caption"))
-    # A graphical abstract is described by the abstract's words.
+    # A graphical abstract is described by the abstract's words; its title only says what it is.
     is_drawn = element.get("abstract-type") in GRAPHICAL_ABSTRACTS
-    return [part for part in element if is_drawn and part.tag != "fig"]
+    return [part for part in element if is_drawn and part.tag not in ("fig", "title")]
 
 
 def _figure(
@@ -363,7 +363,8 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
             continue
         if abstract.find(".//fig") is not None:
             continue
-        caption, spans = text.without_marks(text.with_marks(abstract))
+        words = "\n".join(filter(None, map(text.with_marks, _shared_parts(abstract))))
+        caption, spans = text.without_marks(words)
         graphics = list(abstract.iter("graphic"))
         if len(caption) * len(graphics) > MOST_TEXT:
             continue
