@@ -37,7 +37,11 @@ _GOES_ON = ("=", "+", "×", "·", "<", ">", "≤", "≥", "≈")
 _SPACE = MATHML + "mspace"
 # "}{}" is what a converter of Oxford University Press and PeerJ left.
 _TEX_BODY = re.compile(r"\\begin\{document\}(?:\s*\}\{\})?(.*?)\\end\{document\}", re.DOTALL)
-_TEX_DISPLAY = re.compile(r"\\(?:begin|end)\{(?:equation|displaymath)\*?\}")
+# What displays a formula, and the macros that ARVO defines in each one.
+_TEX_FRAME = re.compile(
+    r"\\(?:begin|end)\{(?:equation|displaymath|eqnarray|align|gather|multline)\*?\}"
+    r"|\\newcommand\{\\\w+\}\{(?:[^{}]|\{[^{}]*\})*+\}"
+)
 
 
 def read_tex(
@@ -49,7 +53,7 @@ def read_tex(
         return
     tex = element.text or ""
     body = _TEX_BODY.search(tex)
-    element.text = _TEX_DISPLAY.sub("", body[1] if body else tex).strip().strip("$").strip()
+    element.text = _TEX_FRAME.sub("", body[1] if body else tex).strip().strip("$").strip()
 
 
 def read_formula(element: etree._Element, name: str) -> None:
