@@ -178,7 +178,10 @@ def _read_again(sentence: str, found: list[tuple[Item, Kind]]) -> bool:
             panels |= {panel[0].isupper() for panel in cited[at].panels}
             at += 1
         is_alike = sentence[end].isupper() in cases.get(match["digits"], ())
-        is_word = patterns.NO_PANEL_WORD.match(sentence, end + 1) is not None
+        is_word = (
+            patterns.NO_PANEL_WORD.match(sentence, end + 1) is not None
+            or patterns.CHROMOSOMES.search(sentence, max(0, start - 60), start) is not None
+        )
         is_known = is_word or start < position or bool(known.overlapping(start, end + 1))
         if is_known or not is_alike or len(found) >= MOST:
             continue

@@ -415,7 +415,9 @@ class ListReader:
             or _LABELS_GO_ON.match(rest)
             or CONTINUES.match(rest)
         )
-        if text in _WORDS and not goes_on:
+        # "G–I and Table 1", "D,I and": words have a space in front.
+        is_tied = joint is not None and (joint["range"] or not joint[0][-1:].isspace())
+        if text in _WORDS and not goes_on and not is_tied:
             return True
         if text == "a" and not (CLOSED.match(rest) or _LABELS_GO_ON.match(rest)):
             return True

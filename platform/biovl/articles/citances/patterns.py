@@ -114,6 +114,10 @@ NUMBER_AGAIN = re.compile(
     r"(?<![\w.,–—-])(?![23]D(?!\w|\)))(?P<digits>\d{1,2})"
     r"(?:(?<=\(\d)|(?<=\(\d\d)|(?=[A-Zabcefi-kopqrt-wyz]))(?=[A-Za-z](?!\w))"
 )
+# "on chromosomes 1A and 2B": of wheat.
+CHROMOSOMES = re.compile(
+    r"\b(?:chromosomes?|chr\.?)\s(?:\d{1,2}[A-Z],?\s(?:(?:and|or)\s)?){0,8}\Z", re.IGNORECASE
+)
 NOT_FIGURES = re.compile(
     r"\s(?:[A-Z]\s)?(?:Tables?|Text|Files?|Data(?:set)?s?|Movies?|Videos?|Appendi\w+|Protocols?|"
     r"Methods?|Notes?|phase|sites?|subunits?|protein|cells)\b"
