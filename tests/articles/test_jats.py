@@ -554,6 +554,14 @@ def test_a_figure_in_a_graphical_abstract_has_its_text_as_caption() -> None:
     assert (only.kind, only.caption) == ("graphical-abstract", "In brief.")
 
 
+def test_the_doi_of_a_figure_is_no_part_of_its_caption() -> None:
+    doi = "<p><bold>DOI:</bold> <ext-link>http://dx.doi.org/10.7554/eLife.1.003</ext-link></p>"
+    assert caption(f"<p>Cells.</p>{doi}") == "Cells."
+    assert article("", front=f"<abstract><p>Cells.</p>{doi}</abstract>").abstract == "Cells."
+    data = "<p>DOI: http://dx.doi.org/10.5061/dryad.1 has the data.</p>"
+    assert caption(data) == "DOI: http://dx.doi.org/10.5061/dryad.1 has the data."
+
+
 def test_the_title_of_a_graphical_abstract_is_no_caption() -> None:
     for image in ("<fig id='g'><graphic xlink:href='a'/></fig>", "<graphic xlink:href='a'/>"):
         content = article(

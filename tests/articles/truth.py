@@ -7,6 +7,8 @@ from collections import Counter
 from lxml import etree
 
 _SPACE = re.compile(r"\s+")
+# The DOI of a figure of eLife is no part of its caption.
+_OWN_DOI = re.compile(r"\s*DOI:\s*http\S+\s*")
 _FLOATS = ("fig", "fig-group", "table-wrap")
 
 
@@ -39,6 +41,9 @@ def captions(root: etree._Element) -> list[tuple[str | None, str | None]]:
         grouped = next(figure.iterancestors("fig-group", "abstract"), None) is not None
         beside = any(child.tag in ("p", "list", "legend", "attrib") for child in figure)
         single = len(own) < 2 and not grouped and not beside and all(map(is_plain, own))
+        for paragraph in own[0].findall("p") if own else ():
+            if _OWN_DOI.fullmatch("".join(paragraph.itertext())):
+                paragraph.clear()
         text = bare("".join(own[0].itertext())) if own else ""
         found.append((figure.get("id"), text if single else None))
     return found
