@@ -526,6 +526,26 @@ def test_the_label_tells_the_kind(label: str, kind: str) -> None:
     assert figure(f"<label>{label}</label><graphic xlink:href='a'/>").kind == kind
 
 
+@pytest.mark.parametrize(
+    ("title", "label", "kind"),
+    [
+        ("ABOUT AUTHORS", "", "portrait"),
+        ("About the author", "", "portrait"),
+        ("Authors’ biographies", "", "portrait"),
+        ("About the authors", "<label>Figure 3</label>", "figure"),
+        ("About authorship", "", "figure"),
+    ],
+)
+def test_images_in_a_section_about_the_authors_are_portraits(
+    title: str, label: str, kind: str
+) -> None:
+    content = article(
+        f"<sec><title>{title}</title><fig>{label}<caption><p>A. Lee</p></caption>"
+        "<graphic xlink:href='a'/></fig></sec>"
+    )
+    assert [only.kind for only in content.figures] == [kind]
+
+
 def test_a_label_missing_from_its_element_is_read_from_the_caption() -> None:
     found = figure("<caption><p>Figure 3. Cells.</p></caption>")
     assert (found.label, found.caption) == ("Figure 3", "Figure 3. Cells.")

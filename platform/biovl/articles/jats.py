@@ -72,6 +72,9 @@ _SUPERSCRIPTS = etree.XPath(
     "descendant::sup[not(ancestor::permissions or ancestor::license"
     " or ancestor::copyright-statement)]"
 )
+_ABOUT_AUTHORS = re.compile(
+    r"about (?:the )?authors?|authors?['’]?s? biograph(?:y|ies)", re.IGNORECASE
+)
 _KINDS = {
     "scheme": "scheme",
     "video": "video",
@@ -316,6 +319,12 @@ def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
         return "video"
     if place.abstract is not None:
         return "graphical-abstract"
+    if (
+        not label
+        and place.section_titles
+        and _ABOUT_AUTHORS.fullmatch(plain(place.section_titles[-1]))
+    ):
+        return "portrait"
     return _KINDS.get(label.partition(" ")[0].rstrip(".").lower(), "figure")
 
 
