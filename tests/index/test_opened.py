@@ -96,6 +96,13 @@ def test_a_figure_alone_finds_others_like_it_and_not_itself(index: Index) -> Non
     assert found == exact_ids(IMAGES_ND, IMAGES_ND[5], 21)[1:]
 
 
+def test_parts_of_weight_0_are_as_if_they_were_absent(index: Index) -> None:
+    figure, other = QueryPart(figure_id=name(5)), QueryPart(figure_id=name(6), weight=0)
+    text = QueryPart(vector_D=CAPTIONS_ND[2], kind="text", weight=0)
+    alone = ids(index.search(Query(parts=(figure,), exact=True)))
+    assert ids(index.search(Query(parts=(figure, other, text), exact=True))) == alone
+
+
 def test_images_captions_and_words_are_joined_by_reciprocal_rank(index: Index) -> None:
     query_D, text = unit(RNG, 1, 32)[0], "p53"
     both = near(query_D, over=("images", "captions"), words=text, exact=True)

@@ -311,14 +311,14 @@ class Index:
         plans: dict[str, str] = {}
         if query.parts:
             query_D = self._query_vector(query.parts)
+            parts = [part for part in query.parts if part.weight]
             kind: Kind = "image"
             if any(
-                part.kind == "text" and part.figure_id is None and part.weight > 0
-                for part in query.parts
+                part.kind == "text" and part.figure_id is None and part.weight > 0 for part in parts
             ):
                 kind = "text"
-            only_figures = all(part.figure_id is not None for part in query.parts)
-            own = [self._row(part.figure_id) for part in query.parts if part.figure_id]
+            only_figures = all(part.figure_id is not None for part in parts)
+            own = [self._row(part.figure_id) for part in parts if part.figure_id]
             left_out = np.array(own if only_figures else [], np.int64)
             for over in dict.fromkeys(query.over):
                 ways[over] = self._near(over, query, query_D, kind, selection, left_out, plans)
