@@ -1,5 +1,6 @@
 """Which runs a sweep consists of, and what each will compute and waste."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -262,11 +263,42 @@ def test_a_trial_without_scores_at_a_rung_of_compute_is_refused(corpus: str) -> 
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_first_rung_behind_all_trials_is_refused(corpus: str, first: int) -> None:
     given = {"base.epochs": 4, "asha.reduction": 2, "grid": {"optim.peak_lr": [0.1, 0.01]}}
+    given["base.validation.every_epochs"] = 1
     swept = config(corpus, **given, **{"asha.first_epochs": first})
     with pytest.raises(ConfigError, match=r"asha\.first_epochs"):
         check_rungs(swept, trials_of(swept))
     swept = config(corpus, **given, **{"asha.first_epochs": 3})
     check_rungs(swept, trials_of(swept))
+
+
+@pytest.mark.parametrize(("every", "first", "is_refused"), [(4, 1, 1), (3, 3, 0), (2, 3, 1)])
+def test_a_first_rung_behind_the_last_scores_before_the_end_is_refused(
+    corpus: str, every: int, first: int, is_refused: bool
+) -> None:
+    given = {"base.epochs": 4, "asha.reduction": 2, "grid": {"optim.peak_lr": [0.1, 0.01]}}
+    rare = {"base.validation.every_epochs": every, "asha.first_epochs": first}
+    swept = config(corpus, **given, **rare)
+    with pytest.raises(ConfigError, match="up to epoch") if is_refused else nullcontext():
+        check_rungs(swept, trials_of(swept))
+
+
+def test_a_sweep_that_an_earlier_version_began_with_any_first_rung_resumes(
+    corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeps, "_run", interrupt)
+    stopping = {"base.epochs": 4, "asha.reduction": 2, "asha.first_epochs": 4}
+    given = config(corpus, out=str(tmp_path / "sweep"), **stopping)
+    with pytest.raises(ConfigError, match="first_epochs"):
+        sweeps.sweep(given)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sweeps, "check_rungs", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            sweeps.sweep(given)
+    with pytest.raises(KeyboardInterrupt):
+        sweeps.sweep(given)
 
 
 def test_epochs_that_are_swept_are_not_chosen_by_compute(corpus: str) -> None:

@@ -21,7 +21,14 @@ from ray.util.placement_group import remove_placement_group
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint
+from biovl.core.artifacts import (
+    Draft,
+    Input,
+    Manifest,
+    find_manifest,
+    fingerprint,
+    recorded_inputs,
+)
 from biovl.core.errors import (
     ArtifactError,
     BiovlError,
@@ -117,7 +124,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     if published is not None:
         _clear_marked(trials)
         return published
-    check_rungs(config, trials)
+    # Rungs of a sweep that was begun are settings that cannot change.
+    if recorded_inputs(config.out) is None:
+        check_rungs(config, trials)
 
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)
@@ -292,7 +301,10 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             metric=_RANKED_BY,
             mode="max",
             # Beyond the last epoch: Tune would stop a trial there before it publishes its model.
-            max_t=math.ceil(max(times[-1] for times in times_by_name.values())) + 1,
+            max_t=max(
+                math.ceil(max(times[-1] for times in times_by_name.values())) + 1,
+                asha.first_epochs,
+            ),
             grace_period=asha.first_epochs,
             reduction_factor=asha.reduction,
         )

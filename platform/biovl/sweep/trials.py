@@ -140,16 +140,17 @@ def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
     """Check that trials can be stopped early, and are compared fairly.
 
     Raises:
-        ConfigError: If no trial lasts longer than the first rung, or, with ``equal=compute``, a
-            trial's first validation comes after the compute of the first rung.
+        ConfigError: If no trial has scores between the first rung and its end, or, with
+            ``equal=compute``, a trial's first validation comes after the compute of the first rung.
     """
     if config.asha.reduction == 1:
         return
-    longest = max(times_of(config, trials[0], trial)[-1] for trial in trials)
-    if config.asha.first_epochs >= longest:
+    last = max(_last_scored(config, trials[0], trial) for trial in trials)
+    if config.asha.first_epochs > last:
         raise ConfigError(
-            f"asha.first_epochs={config.asha.first_epochs}: the longest trial has {longest:g} "
-            "epochs, so none would be stopped early. Set fewer, or asha.reduction=1"
+            f"asha.first_epochs={config.asha.first_epochs}: before their ends, trials have scores "
+            f"up to epoch {last:g}, so none would be stopped early. Set fewer, a lower "
+            "base.validation.every_epochs, or asha.reduction=1"
         )
     if config.equal != "compute":
         return
@@ -178,6 +179,12 @@ def times_of(config: SweepConfig, first: Trial, trial: Trial) -> list[float]:
     done = [epoch * trial.flops_per_epoch - before for epoch in epochs]
     # Rounded: the first trial would miss its rungs by an error of the last digit.
     return [round(flops / first.flops_per_epoch, 6) for flops in done]
+
+
+def _last_scored(config: SweepConfig, first: Trial, trial: Trial) -> float:
+    """Return the progress at the last validation before the end of a trial; 0 without one."""
+    every = trial.config.validation.every_epochs
+    return max(times_of(config, first, trial)[every - 1 : -1 : every], default=0)
 
 
 def validation_corpora(trials: Sequence[Trial]) -> list[str]:
