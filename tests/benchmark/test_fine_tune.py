@@ -9,13 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
-from biovl.benchmark import encoders, few_shot, probe
+from biovl.benchmark import encoders, few_shot, fine_tune_job, probe
+from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import DrawResult
 from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, accuracy_and_likelihood
-from biovl.benchmark.tasks import fine_tune, linear_probe
+from biovl.benchmark.tasks import LearningRun, fine_tune, linear_probe
+from biovl.benchmark.tasks.fine_tune import FineTuneRun
 from biovl.core import config as configs
-from biovl.core.errors import ConfigError, TrainingError
+from biovl.core.errors import ConfigError, TrainingError, TrainingStopped
 from tests.benchmark.memory import MemoryImages, embedded, random_unit
 from tests.benchmark.test_encoders import save_clip, save_dinov2, save_ours
 
@@ -166,3 +168,23 @@ def test_settings_of_the_training_make_sense() -> None:
         ConfigError, match=r"fractions\.1: .*(?s:.)*tuning\.lrs: .* at least 1 item"
     ):
         configs.build(fine_tune.Config, wrong)
+    with pytest.raises(ConfigError, match=r"tuning\.lrs: .*different values"):
+        configs.build(fine_tune.Config, {"data": "", "tuning.lrs": [1e-4, 0.0001]})
+
+
+def test_a_gpu_that_is_missing_stops_the_run_and_skips_no_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Skipped trainings are rows of a published report.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    run = LearningRun(
+        data=striped(),
+        model=None,  # type: ignore[arg-type]
+        images=[],
+        workers=BenchmarkWorkers(gpus=1),
+        precision="float32",
+        place="",
+    )
+    asked = fine_tune.FineTune(fine_tune.Config(data=""))
+    with pytest.raises(TrainingStopped, match=r"workers\.gpus=1"):
+        fine_tune_job._tuned(asked, run, FineTuneRun(few_shot.Draw(1.0, 0), 1e-4, held_out=False))

@@ -30,8 +30,8 @@ _MEASURES: Mapping[str, Statistic] = {
 }
 
 
-def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Raise a ValueError for equal values: their predictions would have the same column."""
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Raise a ValueError for equal values: their results would have the same column or file."""
     if len(set(values)) < len(values):
         raise ValueError(f"expected different values, got {list(values)}")
     return values
@@ -40,11 +40,11 @@ def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 Fractions = Annotated[
     tuple[Annotated[float, Field(gt=0, le=1)], ...],
     Field(min_length=1),
-    AfterValidator(_different),
+    AfterValidator(different),
 ]
 """Setting of tasks: shares of the training images to draw per class."""
 
-Seeds = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_different)]
+Seeds = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(different)]
 """Setting of tasks: seeds of the draws."""
 
 HELD_OUT = "parts of the images drawn, held out in turn"

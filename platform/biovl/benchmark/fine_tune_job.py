@@ -21,7 +21,7 @@ from biovl.benchmark.fine_tuning import Crops, Tuner
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun
 from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
 from biovl.core.artifacts import Draft, Folder
-from biovl.core.errors import BiovlError, ConfigError, TrainingError
+from biovl.core.errors import BiovlError, TrainingError, TrainingStopped
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.training import EpochTraining
@@ -37,6 +37,7 @@ def train(task: FineTune, run: LearningRun, say: Say) -> None:
 
     Raises:
         ConfigError: If a setting is not valid for this model.
+        TrainingStopped: If workers have no GPU that PyTorch can use.
     """
     rows = few_shot.readable_rows(run.data, embedding.cached_embeddings("", run.images).image_ND)
     shared = ray.put((task, run))
@@ -113,7 +114,8 @@ def _trained(shared: Any, training: FineTuneRun) -> dict[str, Any]:
 def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str, Any]:
     data, workers, place = run.data, run.workers, run.place
     if workers.gpus and not torch.cuda.is_available():
-        raise ConfigError(
+        # Not of this training alone: the same command resumes where there is a GPU.
+        raise TrainingStopped(
             f"workers.gpus={workers.gpus:g}, and PyTorch {torch.__version__} finds no GPU that it "
             "can use: install a build of PyTorch for it, or set workers.gpus=0"
         )

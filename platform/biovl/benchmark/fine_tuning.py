@@ -12,12 +12,13 @@ from typing import Annotated
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from biovl.benchmark import encoders
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel
+from biovl.benchmark.few_shot import different
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
 from biovl.core.config import Share
@@ -33,7 +34,11 @@ _READ_AT_ONCE = 64
 class TuningConfig:
     """AdamW with linear warm-up and decay to zero; all settings but the last two affect scores."""
 
-    lrs: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1e-5, 3e-5, 1e-4)
+    lrs: Annotated[tuple[PositiveFloat, ...], Field(min_length=1), AfterValidator(different)] = (
+        1e-5,
+        3e-5,
+        1e-4,
+    )
     """Candidate peak learning rates of the tower, selected on validation images. 3e-5 is WiSE-FT's
     for CLIP (arXiv:2109.01903, appendix)."""
     head_times: PositiveFloat = 10.0
