@@ -50,8 +50,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         Keys(own.auth)
     except BiovlError as error:
         raise ApplicationError(str(error)) from error
-    # Upload, processing, and 5 s to deliver the response.
-    drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
+    drain_before_exit(own.limits.drain_s)
     plain = _with_absolute_paths(own.model_dump(mode="json"))
     # Part of the coordinator's name: a deployment with other settings starts from those settings.
     token = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
@@ -103,8 +102,7 @@ def _http(
     return _deployment(cls, cls.__name__, replicas, cpus, gpus).options(
         max_ongoing_requests=most + _HEADROOM,
         max_queued_requests=most,
-        # Time to complete requests in flight, and 5 s to deliver the responses.
-        graceful_shutdown_timeout_s=settings.limits.timeout_s + 5,
+        graceful_shutdown_timeout_s=settings.limits.drain_s,
     )
 
 

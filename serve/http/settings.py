@@ -70,6 +70,11 @@ class Limits(Checked):
     concurrent_requests: PositiveInt = 128
     """Maximum concurrent requests per replica; more are answered with 503 and Retry-After."""
 
+    @property
+    def drain_s(self) -> float:
+        """Seconds in which requests in flight end: upload, processing, and 5 s for the response."""
+        return self.body_s + self.timeout_s + 5
+
 
 class Rate(Checked):
     """Rate limits of requests and pixels, per API key, or per client address without keys."""

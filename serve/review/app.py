@@ -56,7 +56,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         Keys(own.auth, setting="reviewers_file", scopes="review")
     except BiovlError as error:
         raise ReviewApplicationError(str(error)) from error
-    drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
+    drain_before_exit(own.limits.drain_s)
     deployment = serve.deployment(name="Review")(_Review).options(
         num_replicas=own.replicas,
         ray_actor_options={"num_cpus": 0.5},
@@ -65,7 +65,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         max_ongoing_requests=own.limits.concurrent_requests + _HEADROOM,
         max_surge_percent=100,
         graceful_shutdown_wait_loop_s=0.5,
-        graceful_shutdown_timeout_s=own.limits.timeout_s + 5,
+        graceful_shutdown_timeout_s=own.limits.drain_s,
     )
     application: Application = deployment.bind(own.model_dump(mode="json"))
     return application

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from serve import app as application
 from serve.http.draining import Draining
 from serve.search.api import http_api
 from serve.search.settings import Settings
@@ -39,6 +40,13 @@ def test_a_replica_that_is_to_stop_answers_what_it_has_begun_and_refuses_the_res
         await drained
 
     asyncio.run(test())
+
+
+def test_a_replica_that_is_replaced_has_time_for_a_slow_upload_and_its_answer() -> None:
+    limits = {"body_s": 100, "timeout_s": 40}
+    settings = Settings.model_validate({"model": "tiny", "limits": limits})
+    http = application._http(settings, application.Service, 1, 1, 0)
+    assert http._deployment_config.graceful_shutdown_timeout_s == 145
 
 
 @pytest.mark.parametrize("path", ["/v1/facets", "/nothing"])
