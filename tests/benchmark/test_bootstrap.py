@@ -132,7 +132,7 @@ def test_p_is_not_small_for_a_few_pairs() -> None:
     assert paired_difference(same, same - 0.5 * (same < 1)).p == 2 / 2**5
 
 
-@pytest.mark.parametrize("count", [5, 12, 13, 200])
+@pytest.mark.parametrize("count", [5, 10, 11, 200])
 def test_p_of_a_mean_is_that_of_scipys_permutations(count: int) -> None:
     ours, theirs = np.random.default_rng(count).integers(0, 5, (2, count)) / 4
     exact = scipy.stats.permutation_test(
@@ -144,4 +144,4 @@ def test_p_of_a_mean_is_that_of_scipys_permutations(count: int) -> None:
         rng=0,
     )
     found = paired_difference(ours, theirs, resamples=20_000)
-    assert found.p == pytest.approx(exact.pvalue, abs=1e-12 if count <= 12 else 0.01)
+    assert found.p == pytest.approx(exact.pvalue, abs=1e-12 if count <= 10 else 0.01)

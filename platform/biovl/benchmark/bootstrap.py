@@ -26,8 +26,8 @@ _JACKKNIFE = 1_000
 """Maximum number of groups of the jackknife. The acceleration from groups equals that from single
 examples (both are skewness / 6 / root N), which would take N squared steps."""
 
-_EXACT = 12
-"""Number of differing examples up to which all combinations of signs are tried: 4,096."""
+_EXACT = 10
+"""Number of differing examples up to which all combinations of signs are tried: 1,024."""
 
 _CHUNK = 1 << 22
 """Weights in memory at a time: 32 MB."""
@@ -56,7 +56,7 @@ class ScoreDifference:
     high: float
     """Upper bound of the confidence interval."""
     p: float
-    """Two-sided p-value. Of a mean, that of the sign-flip permutation test: exact for up to 12
+    """Two-sided p-value. Of a mean, that of the sign-flip permutation test: exact for up to 10
     examples in which the models differ, else at least 1 / (resamples + 1). Of other metrics, twice
     the share of resamples on the rarer side of zero, at least 2 / (resamples + 1), and at least
     that of a sign test, 2 / 2 ** n, where the models differ in n examples."""
