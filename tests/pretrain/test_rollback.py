@@ -288,6 +288,9 @@ def test_all_workers_roll_back_together(tmp_path: Path) -> None:
         (520, 0, [range(300, 500)], [221, 521]),
         (900, 0, [range(300, 500)], [801, 901]),
         (520, 0, [range(240, 400), range(450, 500)], [211, 521]),
+        # Steps that are repeated in front of the skipped ones.
+        (700, 0, [range(900, 1_060)], [601, 701]),
+        (900, 0, [range(900, 1_060)], [801, 901]),
     ],
 )
 def test_steps_before_are_counted_without_skipped_ones(

@@ -140,7 +140,8 @@ def steps_to_keep(steps: Sequence[int], first: int = 0) -> list[int]:
 
 def _steps_before(steps_done: int, count: int, skipped: Sequence[range]) -> int:
     """Return the number of steps done ``count`` trained steps before ``steps_done``, or 0."""
-    for gap in reversed(skipped):
+    # Steps before those of an earlier rollback are repeated from the last checkpoint, and may fail.
+    for gap in reversed([gap for gap in skipped if gap.start < steps_done]):
         if steps_done - count >= gap.stop:
             break
         count -= steps_done - gap.stop
