@@ -16,7 +16,7 @@ from biovl.pretrain import guard, rollback
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.card_sections import rollbacks_section
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.guard import Diverged
+from biovl.pretrain.guard import Diverged, Guard
 from biovl.pretrain.prepare import towers_of as towers_for
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
@@ -330,5 +330,30 @@ def test_a_checkpoint_from_before_is_retained() -> None:
     assert rollback.steps_to_keep([]) == []
     assert rollback.steps_to_keep([1000, 1100]) == []
     assert rollback.steps_to_keep([500, 700, 1000, 1100, 1200]) == [700]
+    # The loss has been rising for 400 steps, or steps in between were skipped.
+    steps = [500, 700, 1000, 1100, 1200]
+    assert rollback.steps_to_keep(steps, since_good=400) == [500]
+    assert rollback.steps_to_keep(steps, skipped=[range(650, 950)]) == [500]
     # A fork can only return to the checkpoint that it started with.
     assert rollback.steps_to_keep([1000, 1100, 1200], 1000) == [1000]
+
+
+def test_the_checkpoint_before_a_slow_rise_of_the_loss_is_retained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Guard.add
+
+    def rising(self: Guard, *values: Any, **named: Any) -> None:
+        add(self, *values, **named)
+        # Since step 30.
+        self.since_good = max(0, int(values[1].pairs_before / 4) - 30)
+
+    monkeypatch.setattr(Guard, "add", rising)
+    monkeypatch.setattr(rollback, "_KEPT_STEPS", 6)
+    monkeypatch.setitem(globals(), "BAD", range(0))
+    changed = settings(tmp_path, **{"save.keep_last": 1})
+    with pytest.raises(KeyboardInterrupt):
+        World(stop=72).run(changed)
+    earliest, *later = Checkpoints(str(tmp_path)).steps()
+    assert earliest <= 30 - 6
+    assert later[-1] >= 40

@@ -125,7 +125,7 @@ class Guard:
         self._lowest = {"warmup": math.inf, "after": math.inf}
         self._after: deque[float] = deque(maxlen=self._chance_steps)
         self._norms: deque[float] = deque(maxlen=SMOOTHED_STEPS)
-        self._since_good = 0
+        self.since_good = 0
         """Steps since the median was last close to its minimum."""
         self._in_spike = {"loss": False, "gradient": False, "rank": False}
         self.spikes = {"loss": 0, "gradient": 0}
@@ -166,7 +166,7 @@ class Guard:
             # Fewer pairs are easier: earlier losses are not comparable.
             self._recent.clear()
             self._after.clear()
-            self._since_good = 0
+            self.since_good = 0
             self._lowest = dict.fromkeys(self._lowest, math.inf)
         self._pairs = place.batch_pairs
         guessing = chance(self._loss, place.batch_pairs)
@@ -220,7 +220,7 @@ class Guard:
             "after": list(self._after),
             "lowest": dict(self._lowest),
             "norms": list(self._norms),
-            "since_good": self._since_good,
+            "since_good": self.since_good,
             "in_spike": dict(self._in_spike),
             "spikes": dict(self.spikes),
             "highest_ranks": list(self._highest_ranks),
@@ -235,7 +235,7 @@ class Guard:
         self._lowest = dict(state["lowest"])
         # Checkpoints of earlier versions have none of these.
         self._norms.extend(state.get("norms", []))
-        self._since_good = state.get("since_good", 0)
+        self.since_good = state.get("since_good", 0)
         self._in_spike |= state.get("in_spike", {})
         self.spikes |= state.get("spikes", {})
         image, text = state.get("highest_ranks", self._highest_ranks)
@@ -290,9 +290,9 @@ class Guard:
                 # The learning rate still rises: stop only if pretrained knowledge was lost.
                 knew = lowest["warmup"] < -LEAST_JUMP
                 allowed = {"warmup": LEAST_JUMP / 2 if knew else math.inf}
-            self._since_good += 1
+            self.since_good += 1
             if all(now <= (lowest[when] + most) / 2 for when, most in allowed.items()):
-                self._since_good = 0
+                self.since_good = 0
             for when, most in allowed.items():
                 if now > most:
                     before = guessing + lowest[when]
@@ -321,7 +321,7 @@ class Guard:
         """
         recent = list(self._recent)
         first = next(number for number, value in enumerate(recent) if value > most)
-        return max(len(recent) - first, self._since_good)
+        return max(len(recent) - first, self.since_good)
 
     def _check_chance(self, guessing: float) -> None:
         losses, band = list(self._after), CHANCE_BAND * guessing

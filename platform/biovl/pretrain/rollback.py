@@ -28,7 +28,8 @@ LEAD_STEPS = 100
 """Steps before the divergence began that are skipped, too: PaLM's number."""
 
 _KEPT_STEPS = LEAD_STEPS + 2 * SMOOTHED_STEPS
-"""Divergence is noticed within so many steps after the last step to return to, mostly."""
+"""Divergence is noticed within so many steps after the last step to return to, unless the loss
+rises slowly."""
 
 _NOTE = "rollback"
 
@@ -124,7 +125,9 @@ def skipped_pairs(plan: Plan, skipped: Sequence[range], steps_done: int) -> int:
     )
 
 
-def steps_to_keep(steps: Sequence[int], first: int = 0) -> list[int]:
+def steps_to_keep(
+    steps: Sequence[int], first: int = 0, *, since_good: int = 0, skipped: Sequence[range] = ()
+) -> list[int]:
     """Return the step of the checkpoint to retain for a rollback; empty if there is none.
 
     It is the last one that precedes any divergence that may still be undetected, else the one at
@@ -133,8 +136,12 @@ def steps_to_keep(steps: Sequence[int], first: int = 0) -> list[int]:
     Args:
         steps: Steps of all checkpoints, ascending.
         first: Step at which the run started: for a fork, that of the fork.
+        since_good: Steps since the loss was close to its minimum: a slow rise since then may end in
+            a rollback to before it.
+        skipped: Steps that earlier rollbacks skipped; they are not counted.
     """
-    old = [done for done in steps if done <= max(steps) - _KEPT_STEPS]
+    reach = _steps_before(max(steps, default=0), _KEPT_STEPS + since_good, skipped)
+    old = [done for done in steps if done <= reach]
     return old[-1:] or [done for done in steps if done == first]
 
 

@@ -117,10 +117,15 @@ def run(
         keep_last=config.save.keep_last,
         pinned=lambda: [
             *steps_to_keep(draft, plan, validated_every),
-            *(rollback.steps_to_keep(checkpoints.steps(), first) if may_roll_back(config) else []),
+            *(to_return_to() if may_roll_back(config) else []),
         ],
         is_history=lambda steps: in_history(steps, plan, config.save.keep_every),
     )
+
+    def to_return_to() -> list[int]:
+        return rollback.steps_to_keep(
+            checkpoints.steps(), first, since_good=trainer.guard.since_good, skipped=skipped
+        )
 
     configured = config.step.micro_batch
 
