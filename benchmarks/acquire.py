@@ -36,9 +36,9 @@ from biovl.core.artifacts import Folder
 from biovl.core.limits import LocalLimiter, RequestLimits
 from biovl.harvest.pmc import articles, catalogue, inventory, listing, steps
 from biovl.harvest.pmc.articles import SizeLimits
-from biovl.harvest.pmc.place import AcquisitionContext
+from biovl.harvest.pmc.client import BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Medium, Record
-from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 

@@ -28,8 +28,8 @@ from serve.http.rate import RateLimit
 from serve.http.strict_json import StrictRoute
 from serve.search.context import Context
 from serve.search.cursors import Cursors
+from serve.search.description_cache import DescriptionCache
 from serve.search.engine import Engine
-from serve.search.served import DescriptionCache
 from serve.search.settings import Settings
 
 PAGE = Path(__file__).parent / "page"

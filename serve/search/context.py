@@ -11,8 +11,8 @@ from serve.http.metrics import Metrics
 from serve.http.pixels import PixelBudget
 from serve.http.strict_json import StrictRoute
 from serve.search.cursors import Cursors
+from serve.search.description_cache import DescriptionCache
 from serve.search.engine import Engine
-from serve.search.served import DescriptionCache
 from serve.search.settings import Settings
 
 

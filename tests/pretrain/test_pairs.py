@@ -17,7 +17,7 @@ from PIL import Image
 from biovl.core.errors import ArtifactError, StorageError
 from biovl.core.shards import ShardWriter
 from biovl.images.transforms import resize_center_crop
-from biovl.pretrain import stored
+from biovl.pretrain import shard_reading
 from biovl.pretrain.config import DataConfig
 from biovl.pretrain.order import epoch_order, read_places
 from biovl.pretrain.pairs import Loaded, load_pairs, load_validation
@@ -250,7 +250,7 @@ def test_a_bucket_that_is_away_ends_the_run_and_replaces_nothing(
     away = "s3://corpus?endpoint_override=127.0.0.1:1&scheme=http&region=here"
     there = read_places(write_corpus(tmp_path), "train")
     places = replace(there, corpora=(away,) * len(there.shards))
-    monkeypatch.setattr(stored, "_RETRIES_AFTER_S", ())
+    monkeypatch.setattr(shard_reading, "_RETRIES_AFTER_S", ())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with pytest.raises(StorageError, match="s3://corpus"):
@@ -339,7 +339,7 @@ def test_pairs_that_stand_together_are_read_with_one_request(corpus: str) -> Non
     places = read_places(corpus, "train")
     rows = np.array([30, 9, 4, 31, 10, 5, 7])
     # 9 and 10 are neighbours in the index, but of two shards.
-    requests = [rows[run].tolist() for run in stored._runs(places, rows)]
+    requests = [rows[run].tolist() for run in shard_reading._runs(places, rows)]
     assert requests == [[4, 5], [7], [9], [10], [30, 31]]
 
 

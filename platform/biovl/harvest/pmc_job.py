@@ -17,8 +17,8 @@ from biovl.core.plugins import Plugin
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import check_figures, job_of, manifest_of, read_units, write_unit
 from biovl.harvest.pmc import listing, outcome, steps
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.estimate import format_estimate
-from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import Package

@@ -19,7 +19,7 @@ from biovl.images.decode import decode_rgb
 from biovl.images.transforms import random_resized_crop
 from biovl.pretrain.config import TEXT_FIELDS, DataConfig
 from biovl.pretrain.order import PAIR, REPLACEMENT, PairLocations, generator
-from biovl.pretrain.stored import Unreadable, read_stored
+from biovl.pretrain.shard_reading import Unreadable, read_stored
 
 # Shapes: B pairs of a call, H height, W width, E embedding of a teacher.
 

@@ -13,11 +13,11 @@ from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
+from serve.search.description_cache import DescriptionCache
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
 from serve.search.preparing import prepare_images
 from serve.search.queries import check_text, invalid, one_version, retry_if_stale
-from serve.search.served import DescriptionCache
 from serve.search.uploads import image_of, images_of
 
 # Shapes: N images, C classes, T templates, D embedding.

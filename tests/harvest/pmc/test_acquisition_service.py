@@ -12,8 +12,8 @@ import pytest
 
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.limits import LocalLimiter, RequestLimits
+from biovl.harvest.pmc.client import BucketClient, Patience
 from biovl.harvest.pmc.endpoint import bucket_url
-from biovl.harvest.pmc.service import BucketClient, Patience
 from biovl.harvest.sources import FileError
 from tests.harvest.pmc.bucket import Bucket, Fault, Server, md5, serving
 
@@ -190,7 +190,7 @@ ASKING = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from biovl.core.limits import LocalLimiter, RequestLimits
-from biovl.harvest.pmc.service import BucketClient
+from biovl.harvest.pmc.client import BucketClient
 limiter = LocalLimiter(RequestLimits(requests_per_s=30, concurrent=20))
 with BucketClient(sys.argv[1], limiter) as service, ThreadPoolExecutor(20) as pool:
     list(pool.map(lambda _: service.get("PMC1.1/a.jpg", max_bytes=10**6), range(60)))

@@ -14,8 +14,8 @@ import pytest
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.limits import LocalLimiter, RequestLimits
 from biovl.harvest.pmc import catalogue, inventory, listing
-from biovl.harvest.pmc.place import AcquisitionContext
-from biovl.harvest.pmc.service import BucketClient
+from biovl.harvest.pmc.client import BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.settings import Config
 from tests.harvest.pmc.bucket import Bucket, Fault, serving
 

@@ -15,9 +15,9 @@ from PIL import Image
 from biovl.images.boxes import Box, enclosing, iou
 from biovl.images.labels.reading import Label, read_labels
 from biovl.images.matching import match
+from biovl.images.panels.cuts import MAX_REGIONS, regions_of
 from biovl.images.panels.ink import ink_of
 from biovl.images.panels.splitting import PanelFound, split_figure
-from biovl.images.panels.tree import MAX_REGIONS, regions_of
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.metrics import Counts, box_counts, match_boxes
 
@@ -221,7 +221,7 @@ def test_time_is_bounded_where_gaps_have_no_end() -> None:
 def test_labels_are_still_parted_where_the_bound_is_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("biovl.images.panels.tree.MAX_REGIONS", 60)
+    monkeypatch.setattr("biovl.images.panels.cuts.MAX_REGIONS", 60)
     boxes = grid(3, 3)
     labels = [at_corner(box, text) for box, text in zip(boxes, "ABCDEFGHI", strict=True)]
     found = split_figure(mosaic(boxes), labels=labels, expected=list("ABCDEFGHI"))

@@ -6,9 +6,9 @@ import pytest
 from biovl.images.boxes import Box, Proposal, iou
 from biovl.images.labels.reading import Label
 from biovl.images.panels.choice import Chooser
+from biovl.images.panels.cuts import Mark, Region
 from biovl.images.panels.proposals import Proposed, agreement, partition
 from biovl.images.panels.splitting import split_figure
-from biovl.images.panels.tree import Mark, Region
 
 
 def noise(boxes: list[Box], width: int = 600, height: int = 400) -> np.ndarray:

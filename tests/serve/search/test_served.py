@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serve.http.problems import Problem
-from serve.search.served import DescriptionCache
+from serve.search.description_cache import DescriptionCache
 
 
 class Engine:

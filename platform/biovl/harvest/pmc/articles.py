@@ -10,8 +10,8 @@ from biovl.articles.content import ArticleContent
 from biovl.articles.graphics import FileLookup
 from biovl.articles.jats import read_article
 from biovl.harvest.pmc.choosing import is_cleared
+from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.records import Medium, Record
-from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import FileError, Package, SourceMetadata

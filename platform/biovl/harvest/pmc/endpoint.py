@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.limits import Limiter
-from biovl.harvest.pmc.service import BucketClient, Patience
+from biovl.harvest.pmc.client import BucketClient, Patience
 
 
 def bucket_url(endpoint: str, bucket: str, limiter: Limiter, patience: Patience) -> str:

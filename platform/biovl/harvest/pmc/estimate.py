@@ -14,9 +14,9 @@ import numpy as np
 from biovl.core.limits import HEADROOM, LocalLimiter
 from biovl.harvest.pmc import listing, steps
 from biovl.harvest.pmc.choosing import choose_version
-from biovl.harvest.pmc.place import AcquisitionContext
+from biovl.harvest.pmc.client import BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError

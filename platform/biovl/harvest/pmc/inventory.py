@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from biovl.core.errors import SourceError
-from biovl.harvest.pmc.service import MISSING, BucketClient, Listed
+from biovl.harvest.pmc.client import MISSING, BucketClient, Listed
 from biovl.harvest.sources import FileError
 
 LISTED = pa.schema(

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from biovl.core.errors import SourceError, StorageError
 from biovl.harvest.pmc import catalogue, inventory
+from biovl.harvest.pmc.client import MISSING, BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.endpoint import bucket_url
-from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.search import requested_articles
-from biovl.harvest.pmc.service import MISSING, BucketClient
 from biovl.harvest.sources import FileError
 
 LISTED_AT_ONCE = 500

@@ -10,7 +10,7 @@ from biovl.core import tombstones
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, unfetched
 from biovl.harvest.pmc.articles import source_uri
-from biovl.harvest.pmc.place import AcquisitionContext
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.steps import STATES, tally
 
 

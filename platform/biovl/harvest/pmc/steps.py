@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, records, unfetched
 from biovl.harvest.pmc.choosing import CatalogueVersion
-from biovl.harvest.pmc.place import AcquisitionContext
+from biovl.harvest.pmc.client import DAMAGED_TRIES, FAILING, BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import DAMAGED_TRIES, FAILING, BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError

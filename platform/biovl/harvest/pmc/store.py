@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from biovl.core.artifacts import Folder
-from biovl.harvest.pmc.service import BucketClient
+from biovl.harvest.pmc.client import BucketClient
 
 
 class Store:

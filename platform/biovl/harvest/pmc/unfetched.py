@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc.catalogue import Range
+from biovl.harvest.pmc.client import DAMAGED, FAILING, MISSING, REFUSED
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import DAMAGED, FAILING, MISSING, REFUSED
 from biovl.harvest.sources import FileError
 
 FILE = "unfetched.parquet"

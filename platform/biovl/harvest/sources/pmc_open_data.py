@@ -11,11 +11,11 @@ from biovl.core.artifacts import Folder
 from biovl.core.limits import Limiter, LocalLimiter
 from biovl.harvest.pmc import articles, listing, steps
 from biovl.harvest.pmc.choosing import CatalogueVersion
+from biovl.harvest.pmc.client import BucketClient
+from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.endpoint import bucket_url
 from biovl.harvest.pmc.inventory import RECORDS
-from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from biovl.images.panels.cuts import Mark, Region, area
 from biovl.images.panels.ink import Cut
 from biovl.images.panels.insets import may_hold
 from biovl.images.panels.proposals import Proposed, agreement, partition
-from biovl.images.panels.tree import Mark, Region, area
 
 _CORNERS = (
     *(("left", "top", 1.0), ("middle", "top", 0.75), ("right", "top", 0.7)),

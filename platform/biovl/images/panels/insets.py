@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from biovl.images.panels.cuts import Mark, area
 from biovl.images.panels.ink import Cut, Ink
-from biovl.images.panels.tree import Mark, area
 
 _EDGE = 0.8
 """Minimum share of a line next to a label along which the colour changes."""

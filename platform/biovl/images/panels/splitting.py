@@ -1,6 +1,6 @@
 """Compound figures to panels: the box and the label of each.
 
-The figure is cut along gaps and seams in all possible ways (``panels.tree``); printed labels and
+The figure is cut along gaps and seams in all possible ways (``panels.cuts``); printed labels and
 the labels of its caption determine which way is used (``panels.choice``). Without sufficient
 evidence a figure stays whole.
 """
@@ -13,10 +13,10 @@ from biovl.images.boxes import Box, PanelFound, Proposal
 from biovl.images.labels.reading import Label
 from biovl.images.matching import cut_axes, matched_names, reading_order, skipped_letters
 from biovl.images.panels.choice import Chooser, Leaf, PanelChoice
+from biovl.images.panels.cuts import Mark, regions_of
 from biovl.images.panels.ink import Ink, ink_of
 from biovl.images.panels.insets import insets_of
 from biovl.images.panels.proposals import Proposed, proposed_in
-from biovl.images.panels.tree import Mark, regions_of
 
 __all__ = ["MIN_SIDE_PX", "MOST_PANELS", "PanelFound", "split_figure"]
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import Folder
 from biovl.core.limits import Limiter
 from biovl.core.tables import write_table
-from biovl.harvest.pmc.service import BucketClient
+from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 
