@@ -44,7 +44,7 @@ SLOW = (
     # and what computes for seconds.
     *("annotate/test_longcap.py", "assemble/test_card.py", "assemble/test_plots.py"),
     *("benchmark/test_vqa_module.py", "chain/page/test_checked_first.py"),
-    *("chain/page/test_summary_browser.py", "harvest/pmc/test_acquisition_service.py"),
+    *("chain/page/test_summary_browser.py", "harvest/pmc/test_client.py"),
     *("images/test_hostile.py", "index/test_copies.py", "index/test_opened.py"),
     "chain/reproduce/test_docs.py",
     *("models/test_encoder.py", "models/test_weights.py", "pretrain/test_activations.py"),

@@ -24,7 +24,7 @@ from biovl.core.errors import ArtifactError, ConfigError
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.pretrain.publishing import publish_pretrained
-from tests.chain.page import told
+from tests.chain.page import published_chain
 from tests.publish import hub_server
 from tests.publish.hub_server import Hub, Repo
 
@@ -116,7 +116,7 @@ def test_the_searches_of_the_demo_are_on_its_page_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if all steps are published, and after a chain that runs a step again."""
-    story = told.publish(tmp_path)
+    story = published_chain.publish(tmp_path)
     done: list[Any] = [
         SimpleNamespace(step=SimpleNamespace(name=each.step), out=each.uri, manifest=each.manifest)
         for each in story.chapters

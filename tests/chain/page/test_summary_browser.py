@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from biovl.chain.page.page import render
-from tests.chain.page.told import FIGURES, publish
+from tests.chain.page.published_chain import FIGURES, publish
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

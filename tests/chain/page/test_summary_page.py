@@ -11,7 +11,7 @@ import pytest
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, Story
 from biovl.chain.page.sections import figures as figures_section
-from tests.chain.page.told import FIGURES, publish
+from tests.chain.page.published_chain import FIGURES, publish
 
 HOSTILE = (
     "<img src=x onerror=alert(1)><script>window.stolen=1</script>\" onload='x' &amp; "

@@ -10,7 +10,7 @@ from biovl.chain.page.flow import flows
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, Story, read_story
 from biovl.core.artifacts import Draft, Manifest, to_json
-from tests.chain.page.told import a_picture
+from tests.chain.page.published_chain import a_picture
 
 CONCEPTS = {"rows": 240, "clustered": 238, "clusters": 36, "without_embedding": {"no image": 2}}
 LABELS = {

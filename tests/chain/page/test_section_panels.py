@@ -9,7 +9,7 @@ from biovl.chain.page.flow import flows
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, read_story
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
-from tests.chain.page.told import a_picture
+from tests.chain.page.published_chain import a_picture
 
 PART = "figures/part-000000-000.parquet"
 COUNTS = {
