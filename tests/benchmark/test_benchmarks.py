@@ -132,7 +132,7 @@ def test_benchmarks_without_a_folder_of_data_say_which_setting_is_missing(tmp_pa
     asked = {"benchmarks": ["dresden_liver"]}
     with pytest.raises(ConfigError, match="data_root is required for dresden_liver"):
         benchmarks.check_data_root(config(**asked))
-    with pytest.raises(ConfigError, match=r"data_root: .*nowhere is no folder"):
+    with pytest.raises(ConfigError, match=r"data_root: .*nowhere is not a folder"):
         benchmarks.check_data_root(config(**asked, data_root=str(tmp_path / "nowhere")))
     benchmarks.check_data_root(config(**asked, data_root=str(tmp_path)))
     benchmarks.check_data_root(config(tasks={"t": "retrieval"}))

@@ -275,7 +275,7 @@ def test_numbers_of_any_type_are_labels(tmp_path: Path, labels: pa.Array) -> Non
 
 def test_fractions_are_no_labels(tmp_path: Path) -> None:
     hub_table(tmp_path, "x.parquet", image=[png(1), png(2)], label=[1.0, 0.5])
-    with pytest.raises(ArtifactError, match=r"label holds numbers that are no labels .*0\.5"):
+    with pytest.raises(ArtifactError, match=r"label holds numbers that are not labels .*0\.5"):
         opening.open_labelled(str(tmp_path))
 
 

@@ -135,7 +135,7 @@ def test_unknown_labels_are_refused_with_both_lists(folder) -> None:
         labellers.check_findings(("Edema", "Fracture"), labeller)
     named = {"path": str(path), "names": {"Fractures": "Fracture"}}
     labellers.check_findings(("Edema", "Fracture"), labellers.make(Plugin("classifier", named)))
-    with pytest.raises(ConfigError, match=r"\['Breaks'\] are no labels.*'LABEL_0'"):
+    with pytest.raises(ConfigError, match=r"\['Breaks'\] are not labels.*'LABEL_0'"):
         _ = labellers.make(Plugin("classifier", {**named, "names": {"Breaks": "x"}})).findings
     twice = {"path": str(path), "names": {"LABEL_0": "Edema"}}
     with pytest.raises(ConfigError, match="several labels of one name"):
@@ -239,7 +239,7 @@ def test_checkpoints_that_are_not_chexberts_are_refused(folder, capsys) -> None:
         return labellers.make(Plugin("chexbert", {"path": str(path)})).load("cpu")
 
     path = folder / "bad.pth"
-    with pytest.raises(ArtifactError, match="is not there"):
+    with pytest.raises(ArtifactError, match="does not exist"):
         load(folder / "none.pth")
     torch.save({"model_state_dict": {}, "more": Opened()}, path)
     with pytest.raises(ArtifactError, match="cannot be read as tensors"):

@@ -79,7 +79,7 @@ def check_data_root(config: BenchmarkConfig) -> None:
     with translate_storage_errors(config.data_root):
         kind = filesystem.get_file_info(path).type
     if kind != pafs.FileType.Directory:
-        raise ConfigError(f"data_root: {config.data_root} is no folder; expected {hint}")
+        raise ConfigError(f"data_root: {config.data_root} is not a folder; expected {hint}")
 
 
 def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:

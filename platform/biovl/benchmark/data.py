@@ -47,7 +47,7 @@ def _format(uri: str) -> str:
     with translate_storage_errors(uri):
         info = filesystem.get_file_info(path)
     if info.type != pafs.FileType.Directory:
-        raise ArtifactError(f"{uri} is no folder, no .npz, no .csv and no .tsv")
+        raise ArtifactError(f"{uri} is not a folder, .npz, .csv or .tsv file")
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is not None:
         kinds = {
@@ -59,7 +59,7 @@ def _format(uri: str) -> str:
             queries.KIND: "queries",
         }
         if manifest.kind not in kinds:
-            raise ArtifactError(f"{uri} holds {manifest.kind}, which is no benchmark's data")
+            raise ArtifactError(f"{uri} holds {manifest.kind}, expected one of {', '.join(kinds)}")
         return kinds[manifest.kind]
     if folder.exists(".draft/begun.json"):
         raise unpublished(uri)

@@ -136,7 +136,7 @@ def describe(uri: str) -> ModelDescription:
     folder = uri.removeprefix("local-dir:")
     with local_copy(folder, with_weights=False) as path:
         if path is None or not path.is_dir():
-            raise ArtifactError(f"{uri} is not there: expected the folder of a model")
+            raise ArtifactError(f"{uri} does not exist: expected the folder of a model")
         if (path / ours.CONFIG).is_file():
             kind = "open_clip" if uri.startswith("local-dir:") else "ours"
             return ModelDescription(
@@ -183,7 +183,7 @@ def load(
         known = describe(uri)
     if isinstance(model, ModelDescription) and known.fingerprint != model.fingerprint:
         raise ArtifactError(
-            f"{uri} was replaced since this run began, or its driver could not tell its commit "
+            f"{uri} was replaced since this run began, or the driver could not look up its commit "
             f"(found {known.fingerprint[:12]}, expected {model.fingerprint[:12]}): run the same "
             "command again, where the hub can be reached"
         )

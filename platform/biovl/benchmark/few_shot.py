@@ -99,7 +99,7 @@ def labelled(data: str | Plugin, what: str) -> LabelledImages:
         if split not in found.splits:
             raise ArtifactError(
                 f"{found.name} has no images of the split {split}: {what} trains on train and is "
-                f"judged on test, found {sorted(set(found.splits.tolist()))}"
+                f"evaluated on test, found {sorted(set(found.splits.tolist()))}"
             )
     return found
 

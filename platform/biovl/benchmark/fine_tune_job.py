@@ -59,7 +59,9 @@ def stored_results(
     for training, accuracies in _chosen(task, place, task.tries(data, rows)):
         receipt = draft.read_note(f"trained/{training.name}")
         if receipt is None or receipt["diverged"]:
-            raise BiovlError(f"the loss of training {training.name} is no number: lower tuning.lrs")
+            raise BiovlError(
+                f"the loss of training {training.name} is NaN or Inf: lower tuning.lrs"
+            )
         logits = torch.from_numpy(
             np.load(io.BytesIO(draft.folder.read(_logits(training))), allow_pickle=False)
         )
@@ -97,7 +99,7 @@ def _run(trainings: Sequence[FineTuneRun], shared: Any, run: LearningRun, say: S
             receipt = raise_task_error(ray.get(ready))
             val = f", {receipt['val'][0]:.1%} of val" if receipt["val"] else ""
             outcome = (
-                "the loss is no number" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
+                "the loss is NaN or Inf" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
             )
             say(f"{training.name}: {outcome}{val}")
     finally:

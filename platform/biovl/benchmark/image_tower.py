@@ -43,5 +43,5 @@ class TrainableImageTower(nn.Module):
         with_gradient = {name: one for name, one in self.named_parameters() if one.grad is not None}
         self.zero_grad(set_to_none=True)
         if not with_gradient:
-            raise ConfigError("nothing in the image tower of this model can learn")
+            raise ConfigError("the image tower of this model has no trainable parameters")
         return with_gradient

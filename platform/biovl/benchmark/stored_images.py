@@ -243,7 +243,9 @@ def open_array(
                 raise ArtifactError(f"{where} is npy {version}, expected 1.0 or 2.0")
             shape, is_fortran, dtype = headers[version](stream)
             if dtype.hasobject or is_fortran:
-                raise ArtifactError(f"{where} holds objects or columns first: it is not read")
+                raise ArtifactError(
+                    f"{where} holds objects or is in Fortran order, expected C order"
+                )
             yield stream, shape, dtype
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         raise ArtifactError(f"{where} cannot be read: {error}") from error
@@ -263,7 +265,7 @@ def array_names(uri: str, name: str) -> set[str]:
         ):
             return {member.removesuffix(".npy") for member in archive.namelist()}
     except (ValueError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{uri}/{name} is no npz file: {error}") from error
+        raise ArtifactError(f"{uri}/{name} is not an npz file: {error}") from error
 
 
 def _png(pixels: np.ndarray) -> bytes:

@@ -178,7 +178,7 @@ def test_what_cannot_be_asked_is_left_out_and_counted(tmp_path: Path) -> None:
         (lambda raw: (raw / PUBLIC).unlink(), "trainset.json and testset.json was not found.*osf"),
         (lambda raw: (raw / PUBLIC).write_text('[{"qid": 1'), "truncated or damaged.*again from"),
         (lambda raw: (raw / PUBLIC).write_text("<html>login</html>"), "truncated or damaged"),
-        (lambda raw: (raw / PUBLIC).write_text('{"a": 1}'), "is no list of questions"),
+        (lambda raw: (raw / PUBLIC).write_text('{"a": 1}'), "is not a list of questions"),
         (lambda raw: [f.unlink() for f in raw.glob("*/*.jpg")], "no question that can be asked"),
         (lambda raw: (raw / "x.zip").write_bytes(b"PK\3\4 and no more"), "x.zip is truncated"),
     ],

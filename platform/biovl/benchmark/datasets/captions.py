@@ -46,7 +46,7 @@ def build(config: Config) -> Pairs:
     uri, _, name = config.path.rpartition("/")
     folder = Folder(uri or ".")
     if not folder.exists(name):
-        raise ArtifactError(f"{config.path} is not there: expected a table of captions")
+        raise ArtifactError(f"{config.path} does not exist: expected a table of captions")
     try:
         text = io.StringIO(spreadsheets.decode(folder.read(name)), newline="")
         delimiter = "\t" if name.endswith(".tsv") else ","

@@ -87,7 +87,7 @@ def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
     missing = [name for name in config.classes if name not in found]
     if missing:
         raise ArtifactError(
-            f"{config.path}: no {config.label} is {missing[0]!r}, which classes names; found "
+            f"{config.path}: classes has {missing[0]!r}, which no {config.label} is; found "
             f"{', '.join(found[:40])}"
         )
     classes = config.classes or tuple(found)

@@ -42,14 +42,14 @@ def build(config: Config) -> LabelledImages:
     try:
         top = tree.folder(tree.path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ArtifactError(f"{config.path} is no folder of class folders: {error}") from error
+        raise ArtifactError(f"{config.path} is not a folder of class folders: {error}") from error
     splits = {name: selection.split_named(name) for name in top.folders}
     strays = [name for name, split in splits.items() if not split]
     # One class may be called "test"; several folders of such names are splits.
     has_splits = len(splits) - len(strays) >= (2 if strays else 1)
     if has_splits and strays:
         raise ArtifactError(
-            f"{config.path} has folders of splits, and beside them {strays[0]!r}: expected either "
+            f"{config.path} has folders of splits, and also {strays[0]!r}: expected either "
             "only train, val and test with class folders inside, or only class folders; move the "
             "others elsewhere"
         )

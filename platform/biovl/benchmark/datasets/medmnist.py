@@ -41,7 +41,7 @@ def build(config: Config) -> LabelledImages:
     uri, _, name = config.path.rpartition("/")
     uri = uri or "."
     if not Folder(uri).exists(name):
-        raise ArtifactError(f"{config.path} is not there: expected an npz file of MedMNIST")
+        raise ArtifactError(f"{config.path} does not exist: expected an npz file of MedMNIST")
     version = version_of(Folder(uri), name)
     parts, labels, splits = [], [], []
     arrays = array_names(uri, name)

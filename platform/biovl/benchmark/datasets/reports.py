@@ -51,7 +51,7 @@ def build(config: Config) -> Pairs:
     try:
         files = list(tree.below(tree.path).files)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ArtifactError(f"{config.path} is no folder of reports: {error}") from error
+        raise ArtifactError(f"{config.path} is not a folder of reports: {error}") from error
     images: dict[str, list[str]] = {}
     for name in files:
         if name.lower().endswith(ENDINGS):

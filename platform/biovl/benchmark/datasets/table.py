@@ -101,7 +101,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     if len(tasks) > 1:
         raise ArtifactError(
             f"{config.path} holds {len(tasks)} tasks ({', '.join(tasks[:40])}): choose one, "
-            f'where={{"task": "{tasks[0]}"}}, or ask them all by closed_vqa'
+            f'where={{"task": "{tasks[0]}"}}, or evaluate all of them by closed_vqa'
         )
     label_N, classes = _labels(config, values[config.label].take(rows), schema)
     split_N = _splits(config, values, parts)[rows]
@@ -148,8 +148,8 @@ def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Tabl
     for name in others if not config.classes else ():
         if classes[name] != classes[first]:
             raise ArtifactError(
-                f"{config.path}: {first} numbers its labels {classes[first]}, {name} "
-                f"{classes[name]}: write both with the same ClassLabel, or name them: classes"
+                f"{config.path}: the labels of {first} are {classes[first]}, those of {name} "
+                f"{classes[name]}: write both with the same ClassLabel, or set classes"
             )
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -166,12 +166,12 @@ def _labels(
             label_N = column.cast(pa.int64()).fill_null(-1).to_numpy()
         except pa.ArrowInvalid as error:
             raise ArtifactError(
-                f"{config.path}: {config.label} holds numbers that are no labels ({error})"
+                f"{config.path}: {config.label} holds numbers that are not labels ({error})"
             ) from error
         names = config.classes or _class_names(schema, config.label)
         if not names:
             raise ArtifactError(
-                f"{config.path}: {config.label} holds numbers without names; name them: classes"
+                f"{config.path}: {config.label} holds numbers without names; set classes"
             )
         return label_N, tuple(names)
     if pa.types.is_dictionary(column.type):
@@ -185,7 +185,7 @@ def _labels(
     missing = [name for name in config.classes if name not in named]
     if missing:
         raise ArtifactError(
-            f"{config.path}: no {config.label} is {missing[0]!r}, which classes names; found "
+            f"{config.path}: classes has {missing[0]!r}, which no {config.label} is; found "
             f"{', '.join(named[:40])}"
         )
     classes = config.classes or named

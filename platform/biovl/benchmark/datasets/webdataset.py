@@ -94,7 +94,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     if not classes and folder.exists("classnames.txt"):
         classes = tuple(spreadsheets.decode(folder.read("classnames.txt")).rstrip().splitlines())
     if not classes:
-        raise ArtifactError(f"{config.path} has no classnames.txt; name the labels: classes")
+        raise ArtifactError(f"{config.path} has no classnames.txt; set classes")
     return selection.labelled(
         name=name,
         images=images,

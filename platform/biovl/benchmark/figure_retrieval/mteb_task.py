@@ -61,7 +61,7 @@ def figure_retrieval_task(path: str, revision: str = "") -> Any:
         read_manifest(path, KIND)
         revision = fingerprint(path)
     elif not revision:
-        raise ValueError(f"{path} is no folder; for a data set on the hub, give its revision")
+        raise ValueError(f"{path} is not a folder; for a data set on the hub, give its revision")
     dataset = {"path": path, "revision": revision}
     metadata = BiomedicalFigureRetrieval.metadata.model_copy(update={"dataset": dataset})
     task = type(TASK, (BiomedicalFigureRetrieval,), {"metadata": metadata})

@@ -88,14 +88,14 @@ def _check_image_tower(visual: nn.Module) -> bool:
     if isinstance(visual, VisionTransformer):
         if visual.attn_pool is not None:
             raise ConfigError(
-                "the image tower VisionTransformer pools by attention: its patches are not told; "
+                "the image tower VisionTransformer pools by attention and has no output per patch; "
                 "vqa needs one that pools by its class token or by their mean"
             )
         return True
     if isinstance(visual, TimmModel) and hasattr(visual.trunk, "forward_features"):
         return bool(getattr(visual.trunk, "num_prefix_tokens", 0))
     raise ConfigError(
-        f"the image tower {type(visual).__name__} does not tell what it knows of each patch; vqa "
+        f"the image tower {type(visual).__name__} has no output per patch; vqa "
         "needs open_clip's VisionTransformer or a trunk of timm"
     )
 
@@ -103,6 +103,6 @@ def _check_image_tower(visual: nn.Module) -> bool:
 def _check_text_tower(text: nn.Module) -> None:
     if not isinstance(text, HFTextEncoder | TextTransformer):
         raise ConfigError(
-            f"the text tower {type(text).__name__} does not tell what it knows of each word; vqa "
+            f"the text tower {type(text).__name__} has no output per token; vqa "
             "needs open_clip's TextTransformer or one of transformers"
         )

@@ -104,7 +104,7 @@ class _Heads(nn.Module):
 def _tensors(path: str) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
     if not Path(path).is_file():
-        raise ArtifactError(f"{path} is not there: expected CheXbert's checkpoint, chexbert.pth")
+        raise ArtifactError(f"{path} does not exist: expected CheXbert's checkpoint, chexbert.pth")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:

@@ -65,7 +65,9 @@ class Classifier:
             )
         missing = sorted(set(self.config.names) - set(labels))
         if missing:
-            raise ConfigError(f"names: {missing} are no labels of {self.config.path}: {labels}")
+            raise ConfigError(
+                f"names: {missing} are not labels of {self.config.path}; choose from {labels}"
+            )
         return tuple(self.config.names.get(label, label) for label in labels)
 
     def load(self, device: str) -> Callable[[Sequence[str]], LabelledTexts]:

@@ -92,8 +92,8 @@ class FineTune:
             ConfigError: Always.
         """
         raise ConfigError(
-            f"fine_tune trains the image tower of {embedded.model}, and does not judge vectors: a "
-            "task of this name is learnt first, by benchmark/fine_tune_job.py"
+            f"fine_tune trains the image tower of {embedded.model}, and cannot score embeddings: "
+            "benchmark/fine_tune_job.py trains it first"
         )
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:

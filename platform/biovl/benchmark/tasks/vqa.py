@@ -118,8 +118,8 @@ class Vqa:
             ConfigError: Always.
         """
         raise ConfigError(
-            f"vqa trains a module between the towers of {embedded.model}, and does not judge "
-            "vectors: a task of this name is learnt first, by benchmark/vqa_job.py"
+            f"vqa trains a module between the towers of {embedded.model}, and cannot score "
+            "embeddings: benchmark/vqa_job.py trains it first"
         )
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:

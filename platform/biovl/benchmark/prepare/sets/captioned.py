@@ -163,7 +163,7 @@ class Captioned:
             if split is None:
                 left_out[f"the split is {row.split!r}"] += 1
             elif split not in self.config.splits:
-                left_out[f"of the split {split}, which was not asked for"] += 1
+                left_out[f"of the split {split}, which was not requested"] += 1
             else:
                 rows_of.setdefault(split, []).append(row)
         about = SETS[self.config.data]

@@ -164,7 +164,9 @@ def _questions(raw: RawFiles, name: str, warnings: list[str]) -> list[dict[str, 
     rows, more = read_json(raw, name)
     warnings += more
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise SourceError(f"{raw.folder}/{name} is no list of questions: another file of this name")
+        raise SourceError(
+            f"{raw.folder}/{name} is not a list of questions: expected one object each"
+        )
     return rows
 
 
