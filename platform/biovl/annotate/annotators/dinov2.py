@@ -166,7 +166,7 @@ def _of_transformers(described: Mapping[str, Any], source: str) -> _Backbone:
         config = AutoConfig.for_model(described["model_type"], **values)
         module = AutoModel.from_config(config)
     except (TypeError, ValueError, KeyError) as error:
-        raise ArtifactError(f"{source}/config.json describes no model: {error}") from error
+        raise ArtifactError(f"no model can be built from {source}/config.json: {error}") from error
     return _Backbone(module, config.hidden_size, config.patch_size, _first_of_hidden)
 
 
@@ -181,7 +181,7 @@ def _of_timm(described: Mapping[str, Any], source: str) -> _Backbone:
     try:
         module: Any = timm.create_model(name, **{**described.get("model_args", {}), **fixed})
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ArtifactError(f"{source}/config.json describes no model: {error}") from error
+        raise ArtifactError(f"no model can be built from {source}/config.json: {error}") from error
     return _Backbone(module, module.num_features, module.patch_embed.patch_size[0], _called)
 
 
@@ -224,7 +224,8 @@ def _from_hub(source: str) -> Path:
 
     if not hub.is_hub_name(source):
         raise ArtifactError(
-            f"there are no weights {source!r}: neither a folder, nor a name on the hub (owner/name)"
+            f"weights {source!r} were not found: expected a folder, or a name on the hub "
+            "(owner/name)"
         )
     name, revision = hub.split(source)
     try:

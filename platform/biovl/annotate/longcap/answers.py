@@ -92,9 +92,9 @@ def read_features(answer: str) -> list[Feature]:
     """
     root = _root(answer, "assessment")
     if not 0 < len(root) <= _MOST_FEATURES:
-        raise Malformed(f"<assessment> has {len(root)} features")
+        raise Malformed(f"<assessment> has {len(root)} features, expected 1 to {_MOST_FEATURES}")
     if (root.text or "").strip() or any((child.tail or "").strip() for child in root):
-        raise Malformed("<assessment> has text beside its features")
+        raise Malformed("<assessment> has text outside of its features")
     return [_feature(child) for child in root]
 
 
@@ -117,11 +117,13 @@ def _feature(element: etree._Element) -> Feature:
 
 def _root(answer: str, tag: str) -> etree._Element:
     if len(answer) > _MOST_CHARS:
-        raise Malformed(f"the answer has {len(answer)} characters")
+        raise Malformed(
+            f"the answer has {len(answer)} characters, at most {_MOST_CHARS} are accepted"
+        )
     fenced = _FENCE.match(answer)
     text = (fenced[1] if fenced else answer).strip()
     if "<!" in text or "<?" in text:
-        raise Malformed("declarations are not wanted")
+        raise Malformed("declarations such as <!DOCTYPE> are not allowed")
     try:
         root = parse_xml(text.encode())
     except (etree.XMLSyntaxError, ValueError) as error:

@@ -40,7 +40,7 @@ class Budget:
         prices = (self.dollars_per_million_input, self.dollars_per_million_output)
         if self.dollars is not None and max(prices) == 0:
             raise ValueError(
-                "dollars can be capped where prices are known: set dollars_per_million_input and "
+                "a limit of dollars needs prices: set dollars_per_million_input and "
                 "dollars_per_million_output"
             )
 

@@ -50,7 +50,7 @@ def parse_templates(data: bytes) -> PromptTemplates:
         }
         if placeholders - FILLED[name]:
             unknown = ", ".join(sorted(placeholders - FILLED[name]))
-            raise ValueError(f"prompt {name} asks for {unknown}, which is not filled in")
+            raise ValueError(f"prompt {name} has the unknown placeholder {unknown}")
     return PromptTemplates(
         {name: templates[name] for name in NAMES}, hashlib.sha256(data).hexdigest()
     )
