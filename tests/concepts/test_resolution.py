@@ -89,7 +89,7 @@ def test_concepts_are_those_that_more_than_half_name(
         # Two of three name Maps, and two of three a drawing, but of different kinds.
         (
             ["Illustrative Diagrams/drawing", "Screen Based Visuals/drawing, Maps", "Maps"],
-            {"local_concepts": "most named drawing, but not what it stands below"},
+            {"local_concepts": "most named drawing, but not the concept above it"},
         ),
     ],
 )

@@ -166,7 +166,7 @@ def _resolve_cluster(votes: tuple[ReviewVote, ...], taxonomy: Taxonomy, lost: in
         name for name in chosen["local_concepts"] if above.isdisjoint(taxonomy.globals_of(name))
     ]
     if above and alone:
-        reason = f"most named {', '.join(alone)}, but not what it stands below"
+        reason = f"most named {', '.join(alone)}, but not the concept above it"
         ties.append(Tie(field="local_concepts", reason=reason))
         chosen["local_concepts"] = ()
     return Resolved(

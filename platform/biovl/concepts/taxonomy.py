@@ -187,7 +187,7 @@ def _read(path: str | None) -> dict[str, Any]:
         raise ConfigError(f"the taxonomy {path or _OURS} is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{path or _OURS} holds no taxonomy: expected concepts: with lists by name"
+            f"{path or _OURS} is not a taxonomy: expected a mapping of aliases, concepts, panels"
         )
     # Names with dots are names, not nested settings.
     unknown = sorted(str(name) for name in values.keys() - {"panels", "concepts", "aliases"})
@@ -238,7 +238,7 @@ def _panel_problems(panels: Sequence[PanelType]) -> list[str]:
         if not kind or not panel.question.strip():
             problems.append(f"panels.{number}: panel_type and question must not be empty")
         if (kind, subtype) in seen:
-            problems.append(f"panels.{number}: {panel.panel_type!r} stands there twice")
+            problems.append(f"panels.{number}: {panel.panel_type!r} occurs twice")
         if with_subtype.setdefault(kind, bool(subtype)) != bool(subtype):
             problems.append(f"panels.{number}: {panel.panel_type!r} is with and without a subtype")
         seen.add((kind, subtype))
@@ -262,7 +262,7 @@ def _concept_problems(concepts: Mapping[str, Sequence[str]]) -> list[str]:
             problems += _name_problems(where, local)
             first = written.setdefault(normalize_name(local), local)
             if normalize_name(local) in here:
-                problems.append(f"{where}: {local!r} stands there twice")
+                problems.append(f"{where}: {local!r} occurs twice")
             elif first != local:
                 problems.append(f"{where}: {local!r} is written {first!r} elsewhere")
             here.add(normalize_name(local))
