@@ -100,9 +100,9 @@ class EntrezRequests:
             fetch([_HARMLESS], Counter(), None)
         except Unanswered as other:
             raise ServiceError(
-                f"the service does not even answer about PMID {_HARMLESS}: {other}; what was asked "
-                f"for before: {error}. What was answered is kept: the same command resumes with "
-                "what is left."
+                f"the service failed for the requested ids ({error}) and for PMID {_HARMLESS} "
+                f"({other}). Received responses are cached: the same command resumes with the "
+                "rest."
             ) from error
         self._failures = 0
 

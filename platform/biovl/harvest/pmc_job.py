@@ -161,7 +161,7 @@ def _refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
         raise ArtifactError(
             f"source.since: {config.since} was harvested with other settings; what differs now:\n  "
             + "\n  ".join(told)
-            + "\nGive the same, or harvest anew."
+            + "\nUse the same settings, or harvest without source.since."
         )
 
 

@@ -318,7 +318,7 @@ class BucketClient:
                 if now - began > _SLOW_AFTER_S and size < _SLOW_BYTES_PER_S * (now - began):
                     raise _Again(f"{size} bytes in {now - began:.0f} s")
         if announced is not None and size != announced:
-            raise _Again(f"{size} bytes came of {announced}")
+            raise _Again(f"received {size} of {announced} bytes")
         if md5 is not None and digest.hexdigest() != md5:
             raise _Again(f"MD5 {digest.hexdigest()}, expected {md5}", is_damage=True)
 

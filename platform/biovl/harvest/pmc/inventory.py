@@ -84,7 +84,7 @@ def newest(service: BucketClient, inventory: str, date: str = "") -> Snapshot:
     wanted = sorted((folder for day, folder in dated if date in ("", day)), reverse=True)
     if not wanted:
         days = ", ".join(sorted({day for day, _ in dated})) or "none"
-        raise SourceError(f"there is no inventory of {date or 'any day'} in {inventory}: {days}")
+        raise SourceError(f"no inventory of {date or 'any day'} in {inventory}; available: {days}")
     for folder in wanted:
         key = f"{folder}manifest.json"
         try:

@@ -135,7 +135,7 @@ def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """
     if not any(receipt["rows"] for receipt in read):
         refused = sum((Counter(receipt["refused"]) for receipt in read), Counter())
-        raise SourceError(f"the source lists no article; what it lists: {dict(refused)}")
+        raise SourceError(f"the source lists no article versions; left out: {dict(refused)}")
     found = catalogue.ranges([receipt["counted"] for receipt in read], ROWS_PER_RANGE)
     return [(part.begin, part.end) for part in found]
 

@@ -53,7 +53,7 @@ def _listed(uri: str) -> np.ndarray:
             )
         numbers.add(int(match[1]))
     if not numbers:
-        raise SourceError(f"source.ids: {uri} names no article")
+        raise SourceError(f"source.ids: {uri} contains no PMCID")
     return np.array(sorted(numbers), np.int64)
 
 
@@ -70,9 +70,7 @@ def _found(config: Config) -> np.ndarray:
         client.close()
     numbers = {int(number) for number in ids if _ID.fullmatch(number)}
     if not numbers:
-        raise SourceError(
-            f"source.search: nothing is found in {config.search_in} by {config.search!r}"
-        )
+        raise SourceError(f"source.search: {config.search!r} has no results in {config.search_in}")
     return np.array(sorted(numbers), np.int64)
 
 

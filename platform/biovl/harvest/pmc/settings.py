@@ -128,7 +128,7 @@ class Config:
         if not re.fullmatch(r"(?:\d{4}-\d\d-\d\d)?", self.snapshot):
             raise ValueError("snapshot: expected a date, as 2026-10-01")
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.bucket):
-            raise ValueError(f"bucket: {self.bucket!r} is no name of a bucket")
+            raise ValueError(f"bucket: {self.bucket!r} is not a bucket name")
         if self.ids and self.search:
             raise ValueError("give ids or search, not both")
 
