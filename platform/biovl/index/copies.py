@@ -203,7 +203,7 @@ def _is_whole(folder: Path, manifest: Manifest) -> bool:
 def _checked(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
-        raise ArtifactError(f"{MANIFEST} names {name!r:.200}, which is not in its folder")
+        raise ArtifactError(f"{MANIFEST} names {name!r:.200}, which is outside of its folder")
     return name
 
 

@@ -33,7 +33,8 @@ def map_array(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarr
     )
     if not is_shape or array.dtype.kind not in kinds or not array.flags.c_contiguous:
         raise ArtifactError(
-            f"{path} holds {array.dtype} of shape {array.shape}, expected {shape} of {kinds!r}"
+            f"{path} holds {array.dtype} of shape {array.shape}, expected shape {shape} and "
+            f"dtype kind {kinds!r}"
         )
     return array
 

@@ -117,7 +117,7 @@ class Index:
         notes = manifest.notes
         missing = [n for n in ("rows", "dim", "factories", "settings", "recall") if n not in notes]
         if missing:
-            raise ArtifactError(f"{uri}/{MANIFEST} notes no {', '.join(missing)}")
+            raise ArtifactError(f"{uri}/{MANIFEST} lacks the notes {', '.join(missing)}")
         version = print_[:VERSION_DIGITS]
         if is_local(uri):
             return cls(uri, in_place(uri, manifest), manifest, version, corpus)
@@ -285,13 +285,13 @@ class Index:
         if not _is_of(figure_id, files.get("json", b"{}")):
             raise ArtifactError(
                 f"{corpus}/{about['shard']} holds another figure in the place of {figure_id}: the "
-                "corpus was built anew since it was indexed"
+                "corpus was rebuilt since it was indexed"
             )
         others = ("txt", "json", "npy")
         images = [data for kind, data in files.items() if not kind.endswith(others)]
         if len(images) != 1:
             raise ArtifactError(
-                f"{corpus}/{about['shard']} holds {len(images)} images of {figure_id}"
+                f"{corpus}/{about['shard']} holds {len(images)} images of {figure_id}, expected 1"
             )
         return images[0]
 
@@ -395,7 +395,9 @@ class Index:
             total_D += part.weight * vector_D.astype(np.float64)
         length = float(np.linalg.norm(total_D))
         if length < 1e-6:
-            raise BiovlError("the parts of the query add up to nothing: change their weights")
+            raise BiovlError(
+                "the weighted sum of the parts of the query is zero: change their weights"
+            )
         return (total_D / length).astype(np.float32)
 
     def _own_vectors(self) -> Over:
@@ -412,7 +414,7 @@ class Index:
         for read in self.manifest.inputs:
             if read.name == name:
                 return read
-        raise ArtifactError(f"{self.uri}/{MANIFEST} does not say of what {name} it was made")
+        raise ArtifactError(f"{self.uri}/{MANIFEST} does not say which {name} it was made from")
 
     def _check(self) -> None:
         """Reject inconsistent files: an index that is off by one row would return wrong figures."""
@@ -452,8 +454,8 @@ class Index:
         is_fine = _FINE.fullmatch(self.manifest.notes["factories"][over])
         if hits < (_FOUND_SHARE if is_fine else _FOUND_SHARE_OF_COARSE) * len(rows):
             raise ArtifactError(
-                f"{self.uri}: of {len(rows)} vectors of {over}.f16.npy {hits} find themselves in "
-                f"{over}.faiss: they are not of the same build"
+                f"{self.uri}: a search in {over}.faiss finds {hits} of {len(rows)} vectors of "
+                f"{over}.f16.npy: they are not of the same build"
             )
 
 

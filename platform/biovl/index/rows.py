@@ -115,6 +115,6 @@ def _stretch(folder: Folder, name: str, itemsize: int, first: int, end: int) -> 
         data: bytes = file.read_at((end - first) * itemsize, first * itemsize)
     if len(data) != (end - first) * itemsize:
         raise ArtifactError(
-            f"{folder.uri}/{name} is shorter than it was: begin anew in another out"
+            f"{folder.uri}/{name} is shorter than before: start again in another out"
         )
     return data

@@ -174,7 +174,7 @@ def merge_parts(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]])
             with open(data, "rb") as file:
                 data = file.read()
         if len(data) < _PART.size:
-            raise ArtifactError(f"a part of an index has {len(data)} bytes: it was cut short")
+            raise ArtifactError(f"a part of an index has {len(data)} bytes: it is truncated")
         first_row, count = _PART.unpack_from(data)
         if first_row != whole.ntotal:
             raise ArtifactError(f"a part begins at row {first_row}, expected {whole.ntotal}")
@@ -214,7 +214,7 @@ class VectorIndex:
             # Not IO_FLAG_MMAP, with which a search takes 2.8 times as much CPU.
             index = faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
-            raise ArtifactError(f"{path} is no vector index: {_reason(error)}") from error
+            raise ArtifactError(f"{path} is not a faiss index: {_reason(error)}") from error
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise ArtifactError(f"{path} does not compare by inner product")
         # Earlier versions subtracted the mean: without it queries have their order of vectors.
@@ -413,7 +413,7 @@ def _read(data: bytes) -> Any:
     try:
         return faiss.deserialize_index(np.frombuffer(data, np.uint8))
     except RuntimeError as error:
-        raise ArtifactError(f"these bytes are no vector index: {_reason(error)}") from error
+        raise ArtifactError(f"these bytes are not a faiss index: {_reason(error)}") from error
 
 
 def _float32(vectors: np.ndarray) -> np.ndarray:

@@ -262,7 +262,7 @@ def _unknown(source: str, architecture: str) -> ArtifactError:
 
     tags = list_pretrained_tags_by_model(architecture) if architecture else []
     return ArtifactError(
-        f"{source!r} is no file or folder, no name on the hub (owner/name) and no tag of open_clip"
+        f"{source!r} is not a file or folder, a name on the hub (owner/name) or a tag of open_clip"
         + (f" for {architecture} ({', '.join(tags)})" if tags else "")
     )
 

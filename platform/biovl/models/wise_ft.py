@@ -173,7 +173,7 @@ def model_card(manifest: Manifest, sweep: Mapping[str, Any] | None) -> str:
             "## Scores",
             f"On the first {sweep['pairs']:,} pairs of the {sweep['split']} split; chosen by: "
             f"{sweep['chosen_by']}. Guessing scores {1 / sweep['pairs']:.2%}. What was chosen on "
-            "these pairs must be judged on others.",
+            "these pairs must be evaluated on others.",
             table(["alpha", "image→text R@1", "text→image R@1", "loss"], rows),
             "![R@1 against alpha](plots/sweep.png)",
         ]
