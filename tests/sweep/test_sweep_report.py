@@ -256,7 +256,7 @@ def test_a_file_that_is_no_recipe_is_told(
 ) -> None:
     (tmp_path / "list.yaml").write_text("- 1")
     for name, said in (
-        (str(tmp_path / "list.yaml"), "holds no settings by name"),
+        (str(tmp_path / "list.yaml"), "is not a mapping of settings"),
         (str(tmp_path / "absent.yaml"), "cannot be read"),
         ("nothing", "there is no recipe called 'nothing'"),
     ):

@@ -161,7 +161,7 @@ def _warnings(planner: Planner, costs: Sequence[Cost], found: Sequence[Swing]) -
         machine, hot = planner.config.serve.fleet.machine, planner.hot_gb()
         if hot > 0.7 * machine.memory_gib * 1.074:
             yield (
-                f"an index of {hot:,.0f} GB does not fit beside a model into "
+                f"an index of {hot:,.0f} GB does not fit with a model into "
                 f"{machine.memory_gib:,.0f} GiB: choose a larger serve.fleet.instance, or index "
                 "low_memory"
             )

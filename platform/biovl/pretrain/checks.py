@@ -63,4 +63,6 @@ def _check_workers(workers: PretrainWorkers, plan: Plan) -> None:
     smallest = min(pairs for pairs, _ in plan.epochs)
     _, most = workers.bounds
     if most > smallest:
-        raise ConfigError(f"workers.count: {most} workers share {smallest} pairs of a step")
+        raise ConfigError(
+            f"workers.count: a step has {smallest} pairs for {most} workers: each needs one"
+        )

@@ -155,7 +155,7 @@ class Guard:
             raise Diverged(
                 f"{SMOOTHED_STEPS} steps in a row were skipped, as their loss or gradient was NaN "
                 "or Inf: the weights will not recover",
-                "Lower optim.peak_lr and start anew",
+                "Lower optim.peak_lr and start again",
                 steps=SMOOTHED_STEPS,
                 loss_before=self.median_loss,
             )
@@ -298,13 +298,13 @@ class Guard:
                     before = guessing + lowest[when]
                     raise Diverged(
                         f"the run has diverged: the median loss of the last {SMOOTHED_STEPS} steps "
-                        f"is {guessing + now:.2f}, and was {before:.2f} before; a model that knows "
-                        f"nothing has {guessing:.2f}. trouble.diverged={share:g} allows "
+                        f"is {guessing + now:.2f}, and was {before:.2f} before; chance "
+                        f"is {guessing:.2f}. trouble.diverged={share:g} allows "
                         f"{guessing + most:.2f}",
-                        "Start anew, in another out, with a lower optim.peak_lr, more "
+                        "Start again, in another out, with a lower optim.peak_lr, more "
                         "optim.warmup_steps or optim.clip_grad_norm=1; or set "
-                        "trouble.diverged=null to go on, or trouble.on_divergence=rollback to skip "
-                        "the pairs that led to it",
+                        "trouble.diverged=null to continue, or trouble.on_divergence=rollback to "
+                        "skip the pairs that led to it",
                         steps=self._steps_since(most),
                         loss_before=before,
                         loss_after=guessing + now,
@@ -331,9 +331,9 @@ class Guard:
             return
         raise TrainingError(
             f"the run learns nothing: its mean loss over the last {len(losses):,} steps is "
-            f"{guessing + second:.3f}, and a model that cannot tell {self._pairs:,} pairs apart "
-            f"has {guessing:.3f}. Its embeddings may have collapsed, or texts not belong to their "
-            "images. Look at some pairs of the corpus; then start anew, in another out, with a "
+            f"{guessing + second:.3f}, and chance for {self._pairs:,} pairs is {guessing:.3f}. Its "
+            "embeddings may have collapsed, or texts not belong to their images. Look at some "
+            "pairs of the corpus; then start again, in another out, with a "
             "lower optim.peak_lr, more optim.warmup_steps or optim.clip_grad_norm=1; or set "
-            "trouble.collapsed=false to go on"
+            "trouble.collapsed=false to continue"
         )

@@ -338,7 +338,7 @@ def check_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
             "workers.gpus=1 uses them"
         )
     if workers.gpus and not config.validation.gpus:
-        say("validates on CPUs, which large models outrun: validation.gpus=1 gives it a GPU")
+        say("validates on CPUs, which may lag behind training: validation.gpus=1 gives it a GPU")
 
 
 def _replaced(draft: Draft) -> dict[str, int]:

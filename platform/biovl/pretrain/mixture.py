@@ -284,7 +284,7 @@ def find_teacher(distill: DistillConfig, corpora: Sequence[str]) -> StoredTeache
                 raise ArtifactError(f"{uri}: {column} of its first pair is {error}") from error
     if len(set(dims.values())) > 1:
         found = ", ".join(f"{dim} in {where}" for where, dim in dims.items())
-        raise ConfigError(f"step.distill: dimensions of embeddings differ: {found}")
+        raise ConfigError(f"step.distill: embeddings have different dimensions: {found}")
     return StoredTeacher((distill.image, distill.text), next(iter(dims.values())))
 
 
@@ -388,7 +388,7 @@ def _stored_texts(uri: str) -> set[str]:
     """Return the texts that the first pair of a corpus stores."""
     about = json.loads(_first_pair(uri).get("json", b"{}"))
     if not isinstance(about, dict):
-        raise ArtifactError(f"{uri}: the record of its first pair is no JSON object")
+        raise ArtifactError(f"{uri}: the record of its first pair is not a JSON object")
     return {"text", *about}
 
 

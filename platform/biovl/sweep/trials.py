@@ -159,10 +159,10 @@ def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
         costs = every * trial.flops_per_epoch / trials[0].flops_per_epoch
         if costs > config.asha.first_epochs + _ROUNDING:
             raise ConfigError(
-                f"trial {trial.name}: asha.first_epochs={config.asha.first_epochs} epochs of the "
-                f"first trial are less compute than its validation.every_epochs={every}, which is "
-                f"{costs:.2f}: it would be compared with trials that had less. Set "
-                f"asha.first_epochs={math.ceil(costs)}, or equal=epochs"
+                f"trial {trial.name}: its first validation (validation.every_epochs={every}) has "
+                f"the compute of {costs:.2f} epochs of the first trial, more than "
+                f"asha.first_epochs={config.asha.first_epochs}: it would be compared with trials "
+                f"that had less. Set asha.first_epochs={math.ceil(costs)}, or equal=epochs"
             )
 
 
