@@ -105,7 +105,7 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> dict[str, int
             if len(stored) != pair["size"]:
                 raise ArtifactError(
                     f"{source.described}/{pair['shard']} ends before the pair at {pair['offset']} "
-                    "does: it is not what its index tells of"
+                    "does: it does not match its index"
                 )
             target.copy(stored)
         return {"rows": len(planned), "size_bytes": target.finish()}

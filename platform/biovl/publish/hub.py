@@ -21,16 +21,16 @@ _NETWORK = (ConnectionError, TimeoutError)
 _MEANINGS = {
     401: "the token is not accepted, or there is none: give one that may write in HF_TOKEN, or by "
     "`hf auth login`",
-    402: "the hub wants to be paid for that much: look at the plan and storage of this account",
+    402: "the hub requires payment for this: check the plan and storage of this account",
     403: "this token may not do that: give one with the right to write to this repository, or "
     "make room if the private storage of this account is used up",
     404: "there is no such repository or user, or this token may not see it",
-    409: "somebody else changes this repository: run it again when they are done",
-    412: "somebody else changes this repository: run it again when they are done",
+    409: "another process changes this repository: run the same command again later",
+    412: "another process changes this repository: run the same command again later",
     413: "a file is larger than the hub takes: make smaller shards",
-    429: "the hub is asked too often: run it again later, which goes on",
+    429: "too many requests to the hub: the same command resumes later",
 }
-_NO_SERVICE = "the hub does not serve, also when asked again: run it again later, which goes on"
+_NO_SERVICE = "the hub returns errors, also after retries: the same command resumes later"
 
 _Answer = TypeVar("_Answer")
 
@@ -162,13 +162,17 @@ def translate_errors(url: str) -> Iterator[None]:
         cause = _cause(error)
         if isinstance(cause, HfHubHTTPError):
             status = cause.response.status_code
-            meaning = _MEANINGS.get(status, _NO_SERVICE if status >= 500 else "the hub refuses")
+            meaning = _MEANINGS.get(
+                status, _NO_SERVICE if status >= 500 else "the hub rejects the request"
+            )
             raise StorageError(f"{url}: {meaning}. Found: {_short(cause)}") from error
         if isinstance(cause, ValueError | RuntimeError):
             # Errors of single files, such as an exceeded quota, have no status code.
-            raise StorageError(f"{url}: the hub refuses. Found: {_short(cause)}") from error
+            raise StorageError(
+                f"{url}: the hub rejects the request. Found: {_short(cause)}"
+            ) from error
         raise StorageError(
-            f"{url}: the hub cannot be reached: look at the network, and at HF_ENDPOINT if it is "
+            f"{url}: the hub cannot be reached: check the network, and at HF_ENDPOINT if it is "
             f"set; the same command resumes. Found: {_short(cause)}"
         ) from error
 

@@ -110,7 +110,7 @@ def _publish(config: PublishConfig, report: Progress) -> Manifest:
     is_private = repository.is_private()
     if config.public and is_private:
         raise ArtifactError(
-            f"{repository.url} is there and private: make it public in its settings, or leave "
+            f"{repository.url} exists and is private: make it public in its settings, or leave "
             "public out"
         )
     is_public = config.public or is_private is False
@@ -128,8 +128,8 @@ def _publish(config: PublishConfig, report: Progress) -> Manifest:
     repository.create(private=not is_public)
     if bool(repository.is_private()) == is_public:
         raise ArtifactError(
-            f"{repository.url} was made {'private' if is_public else 'public'}, not as asked; "
-            "nothing was sent: look at the settings of its owner"
+            f"{repository.url} was created {'private' if is_public else 'public'}, not as "
+            "requested; nothing was sent: check the settings of its owner"
         )
     written = dict(scores.files) if CARD in found.files else _card(config, kind, uri)
     total = sum(found.files.values()) + sum(map(len, written.values()))

@@ -116,7 +116,7 @@ def kind_of(uri: str) -> tuple[str, Kind]:
     kind = manifest.kind
     if kind == "index":
         raise ArtifactError(
-            f"{where} holds an index, which is made anew from its model and corpus in one command: "
+            f"{where} holds an index, which one command rebuilds from its model and corpus: "
             "publish these"
         )
     if kind not in KINDS:
@@ -143,7 +143,7 @@ def contents(uri: str, kind: Kind) -> Contents:
     )
     if links:
         raise ArtifactError(
-            f"{without_credentials(uri)}: {links[0]} is a link, or no file that can be read; put "
+            f"{without_credentials(uri)}: {links[0]} is a link, or an unreadable file; put "
             "a copy in its place"
         )
     left_out = sorted({*paths.files, *paths.refused} - goes.keys())

@@ -89,7 +89,7 @@ def upload(
         wrong.append(name)
     if wrong:
         raise StorageError(
-            f"{repository.url}: {len(wrong)} files are not there as they were sent "
+            f"{repository.url}: {len(wrong)} files on the hub differ from those sent "
             f"({', '.join(sorted(wrong)[:3])} …): run it again"
         )
     names = [name for batch, _ in send for name in batch]
