@@ -295,7 +295,7 @@ def _check(path: str, keys: Sequence[_Key]) -> None:
         values = [getattr(key, what) for key in keys]
         twice = [n for n, value in enumerate(values) if value in values[:n]]
         if twice:
-            raise ConfigError(f"{path}: keys.{twice[0]}.{what} is a duplicate")
+            raise ConfigError(f"{path}: keys.{twice[0]}.{what} is that of another key")
 
 
 def _known(key: _Key) -> _Known:

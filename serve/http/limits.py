@@ -52,7 +52,7 @@ class Bodies:
         coding = headers.get("content-encoding", "identity").lower()
         if coding != "identity":
             raise Problem(
-                415, "compressed-body", "bodies are taken as they are; send it uncompressed"
+                415, "compressed-body", "compressed bodies are not supported; send it uncompressed"
             )
         declared = headers.get("content-length", "")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > self._max_bytes:

@@ -159,7 +159,7 @@ class LimitingMiddleware:
                 failure_line(error, request_id=exchange.request_id, replica=self._metrics.replica)
             if answer.has_started:
                 # The server closes the connection; its log must not contain the error message.
-                raise RuntimeError("an answer broke off") from None
+                raise RuntimeError("a response was aborted") from None
             response = problem_answer(problem, path=scope["path"], request_id=exchange.request_id)
             await response(scope, receive, answer)
 

@@ -145,7 +145,7 @@ def timed_out() -> Problem:
     return Problem(
         504,
         "timeout",
-        "the answer took longer than the service allows; ask for less, or try again later",
+        "the response took longer than the service allows; request less, or try again later",
         headers={"Retry-After": "5"},
     )
 

@@ -96,15 +96,15 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
                 raise Problem(
                     403,
                     "another-name",
-                    f"this key is not that of {shortened(name, 64)!r}; sign in with the name that"
-                    " it was made for",
+                    f"this API key does not belong to {shortened(name, 64)!r}; sign in with the"
+                    " name of the key",
                 )
             return desk.known_name(caller.name)
         if not _NAME.fullmatch(name):
             raise Problem(
                 401,
                 "no-name",
-                "who reviews? Send a name of 1 to 64 letters, digits, dots, - and _ in X-Reviewer",
+                "X-Reviewer must be your name: 1 to 64 letters, digits, dots, - and _",
             )
         return desk.known_name(name)
 

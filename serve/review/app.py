@@ -97,7 +97,7 @@ def _absolute_database(url: str) -> str:
         parsed = make_url(url)
     except ArgumentError:
         example = "sqlite:///review.db"
-        raise ConfigError(f"database is no URL of SQLAlchemy, such as {example}") from None
+        raise ConfigError(f"database is not a SQLAlchemy URL, such as {example}") from None
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (
         None,
         "",
@@ -160,7 +160,7 @@ def _check_there(url: str) -> None:
     parsed = make_url(_absolute_database(url))
     name = parsed.database
     if parsed.get_backend_name() == "sqlite" and name and not Path(name).exists():
-        raise ConfigError(f"there is no database {name}")
+        raise ConfigError(f"database {name} does not exist")
 
 
 def _import(chosen: argparse.Namespace) -> None:

@@ -200,7 +200,7 @@ class Desk:
                 409,
                 "cluster-changed",
                 f"cluster {cluster_id} has other members now than when you opened it: the figures"
-                " were clustered again. Nothing was saved; load the page again and look at it anew",
+                " were clustered again. Nothing was saved; reload the page and look at it again",
             )
         return found
 
@@ -230,7 +230,7 @@ class Desk:
                 raise Problem(
                     409,
                     "not-for-practice",
-                    f"cluster {vote.cluster_id} is none of those to practise on",
+                    f"cluster {vote.cluster_id} is not in the practice round",
                 )
             return
         left = [one for one in self.rules.practice if one not in now.practised]
@@ -244,13 +244,13 @@ class Desk:
             raise Problem(
                 409,
                 "no-place-left",
-                f"cluster {vote.cluster_id} has all reviewers that it is for: your time with it had"
-                " run out, and somebody else took the place. Nothing was saved; take the next",
+                f"cluster {vote.cluster_id} has enough reviewers: your time with it ran out, and"
+                " another reviewer took the place. Nothing was saved; take the next",
             )
         most = self.settings.clusters_per_reviewer
         if most is not None and vote.cluster_id not in now.own and len(now.own) >= most:
             raise Problem(
-                409, "enough", f"you have answered the {most} clusters one reviewer is asked for"
+                409, "enough", f"you have answered {most} clusters, the maximum of one reviewer"
             )
 
     def _own(self, connection: Connection, reviewer: str, offer: Offer) -> ReviewVote | None:

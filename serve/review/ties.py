@@ -48,7 +48,7 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
             data = stream.read()
         text = spreadsheets.decode(data)
     except FileNotFoundError:
-        raise ArtifactError(f"there is no list of ties {path}") from None
+        raise ArtifactError(f"the list of ties {path} does not exist") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} must be CSV in UTF-8: {spreadsheets.encoding_hint(error)}"
@@ -62,7 +62,7 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
         raise ConfigError(f"{path} is not CSV: {error}") from error
     missing = [name for name in needed if name not in header]
     if missing:
-        raise ConfigError(f"{path} has no column {', '.join(missing)}: it is no list of ties")
+        raise ConfigError(f"{path} has no column {', '.join(missing)}; a list of ties has both")
     ties: dict[int, tuple[str, ...]] = {}
     for row in read:
         cluster = _cluster(row, clusters)

@@ -60,7 +60,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 _REASONS = {
     403: "The key may not do this, or the image may not be passed on.",
     404: "There is no such figure, model or path.",
-    409: "The model is being exchanged for another; ask again.",
+    409: "The model is being replaced; send the request again.",
     410: "The index has changed since the cursor was made.",
 }
 

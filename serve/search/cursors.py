@@ -87,7 +87,7 @@ def stale_cursor() -> Problem:
     return Problem(
         410,
         "stale-cursor",
-        "the index has changed since this cursor was made; ask again without a cursor",
+        "the index has changed since this cursor was made; search again without a cursor",
         errors=[{"loc": ["body", "cursor"], "msg": "is of another version of the index"}],
     )
 
@@ -110,6 +110,6 @@ def _bad() -> Problem:
         422,
         "bad-cursor",
         "cursor is not a next_cursor of this query; send it with the same query, unchanged, or"
-        " ask again without it",
+        " search again without it",
         errors=[{"loc": ["body", "cursor"], "msg": "is not a next_cursor of this query"}],
     )

@@ -60,7 +60,7 @@ class SearchRequest(Message):
     min_score: float | None = Field(
         default=None,
         description="minimum score of a hit, on the scale of the response; pages may then be"
-        " shorter than k, or empty: go on while there is a next_cursor",
+        " shorter than k, or empty: continue while there is a next_cursor",
     )
     cursor: str | None = Field(default=None, description="next_cursor of the previous page")
     filter: BoundedFilter = Filter()

@@ -67,14 +67,17 @@ class Release:
         if self.encoder is not None:
             tokens = self.preparation.encode(["a self-query"])
             vector_D = self.encoder.embed_tokens(tokens)[0]
-            if abs(float(np.linalg.norm(vector_D)) - 1) > 1e-2:
-                raise ArtifactError(f"{self.target.model} embeds a text as no unit vector")
+            norm = float(np.linalg.norm(vector_D))
+            if abs(norm - 1) > 1e-2:
+                raise ArtifactError(
+                    f"{self.target.model}: the embedding of a text has norm {norm:.3g}, expected 1"
+                )
         if self.index is not None and self.index.manifest.notes["rows"]:
             found = self.index.search(
                 Query(parts=(QueryPart(vector_D=vector_D, kind="text"),), k=1)
             )
             if not found.hits:
-                raise ArtifactError(f"{self.target.index} finds nothing")
+                raise ArtifactError(f"{self.target.index}: a test search has no results")
 
 
 def load_release(

@@ -100,7 +100,7 @@ def validate_image(data: bytes, limits: Limits, at: Location) -> bytes:
         data = without_texts(data)
         size = decode.stated_size_px(data)
     except CostlyFileError as error:
-        raise _refused(422, "invalid-image", f"{error}; save it anew", at) from None
+        raise _refused(422, "invalid-image", f"{error}; save it again", at) from None
     # Pillow raises this for images larger than twice its own limit.
     except Image.DecompressionBombError:
         reason = f"the image has more than {limits.image_megapixels:g} million pixels; shrink it"
@@ -111,7 +111,7 @@ def validate_image(data: bytes, limits: Limits, at: Location) -> bytes:
     width, height = size
     stated = f"the image has {width:,} x {height:,} pixels"
     if width * height > limits.image_megapixels * 1e6:
-        reason = f"{stated}, at most {limits.image_megapixels:g} million are taken; shrink it"
+        reason = f"{stated}, at most {limits.image_megapixels:g} million are accepted; shrink it"
         raise _refused(422, "image-too-large", reason, at)
     if min(width, height) < MIN_SIDE_PX:
         reason = f"{stated}; each side must have at least {MIN_SIDE_PX}"
@@ -148,9 +148,9 @@ def form_of(content_type: str, body: bytes) -> Form:
         parser.write(body)
         parser.finalize()
     except (FormParserError, ValueError):
-        raise _refused(400, "invalid-form", "this is no multipart/form-data") from None
+        raise _refused(400, "invalid-form", "the body is not multipart/form-data") from None
     if not parts.is_finished:
-        raise _refused(400, "invalid-form", "the form breaks off before its last boundary")
+        raise _refused(400, "invalid-form", "the form ends before its last boundary")
     return parts.form
 
 

@@ -314,7 +314,7 @@ def test_a_reviewer_needs_the_token_made_for_the_name(
     for name, token, said in (
         ("ann", "", "API key required"),
         ("ann", "another", "unknown API key"),
-        ("ben", "the-token-of-ann", "not that of"),
+        ("ben", "the-token-of-ann", "does not belong to"),
     ):
         sign_in(page, name, token)
         until(page, f"document.getElementById('notice').innerText.includes({said!r})")

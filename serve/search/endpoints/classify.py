@@ -183,7 +183,7 @@ def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[
     unique: set[str] = set()
     for number, name in enumerate(classes):
         if name.strip() in unique:
-            raise invalid("classes", f"number {number} (from 0) stands there already")
+            raise invalid("classes", f"number {number} (from 0) is a duplicate")
         unique.add(name.strip())
     for number, template in enumerate(templates):
         if template.count(PLACE) != 1:

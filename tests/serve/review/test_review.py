@@ -431,7 +431,7 @@ def test_the_same_reviewer_again_replaces_the_vote(make: Any) -> None:
         ({"panel_subtype": "plots"}, 422, "invalid-vote", "panels cannot be"),
         ({"panel_type": 3}, 422, "invalid-request", "panel_type"),
         ({"surprise": 1}, 422, "invalid-request", "surprise"),
-        ({"practice": True}, 409, "not-for-practice", "none of those"),
+        ({"practice": True}, 409, "not-for-practice", "not in the practice round"),
     ],
 )
 def test_a_vote_that_cannot_be_saved_is_refused_in_words(
