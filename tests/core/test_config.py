@@ -317,7 +317,7 @@ def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
         (["plain"], "out: Field required"),
         (["plain", "--set", "out"], "--set takes NAME=VALUE, got 'out'"),
         (["plain", "--set", "names=[x"], "'[x' is not JSON"),
-        (["plain", "--set", "names=[x]"], "Texts in it take double quotes"),
+        (["plain", "--set", "names=[x]"], "Put texts in double quotes"),
         (
             ["plain", "--set", "out=o", "--set", "names=x"],
             """expected a list; for one item: --set 'names=["x"]'""",
@@ -456,7 +456,7 @@ def test_repeated_changes_are_together_and_none_is_lost() -> None:
 def test_a_setting_that_a_file_has_twice_is_refused(tmp_path: Path) -> None:
     recipe = tmp_path / "run.yaml"
     recipe.write_text("optim:\n  lr: 1\n  lr: 2\n")
-    with pytest.raises(ConfigError, match="'lr' is there twice"):
+    with pytest.raises(ConfigError, match="'lr' occurs twice"):
         config._recipe(str(recipe), {})
 
 

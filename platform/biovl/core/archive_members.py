@@ -249,4 +249,4 @@ def _is_followed(plain: _Unpacked, max_bytes: int) -> bool:
                 plain.back_to(plain.position - len(block))
                 return True
             is_padding = False
-    raise tarfile.ReadError("the archive goes on after its end")
+    raise tarfile.ReadError("the archive has data after its end")

@@ -239,7 +239,7 @@ class Folder:
                 raise
             parents = [self.path, *map(str, PurePath(self.path).parents)]
             nearest = next(place for place in parents if os.path.lexists(place) or place == "/")
-            reason = "" if os.path.isdir(nearest) else f"{nearest} is no folder. "
+            reason = "" if os.path.isdir(nearest) else f"{nearest} is not a folder. "
             raise ArtifactError(
                 f"{self.described} cannot be used as a folder, choose another one. "
                 f"{reason}Found: {error}"

@@ -44,7 +44,7 @@ class _Required:
         return "REQUIRED"
 
     def __str__(self) -> str:
-        raise ConfigError("a recipe is no configuration yet: override what it requires")
+        raise ConfigError("this recipe has settings without a value: override them")
 
 
 REQUIRED: Final[Any] = _Required()
@@ -386,7 +386,7 @@ def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
     except (OSError, yaml.YAMLError, BiovlError) as error:
         raise ConfigError(f"{name} cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{name} holds no settings by name")
+        raise ConfigError(f"{name} is not a mapping of settings by name")
     return values
 
 
@@ -398,7 +398,7 @@ class UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode) or key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"{key.value!r:.100} is there twice or is no name: keep one",
+                    problem=f"{key.value!r:.100} occurs twice or is not a name: keep one",
                     problem_mark=key.start_mark,
                 )
             seen.add(key.value)
@@ -500,8 +500,8 @@ def value_of(name: str, text: str) -> Any:
             return json.loads(text)
         except ValueError as error:
             raise ConfigError(
-                f"{name}: {text!r} is not JSON: {error}. Texts in it take double quotes, and the "
-                'whole single ones for the shell: \'["a", "b"]\''
+                f"{name}: {text!r} is not JSON: {error}. Put texts in double quotes, and "
+                'the whole value in single ones for the shell: \'["a", "b"]\''
             ) from error
     return text
 
@@ -556,7 +556,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
     if name not in plain:
         old = _plain(items[name], _default_of(items[name]))
     if not isinstance(old, list | tuple):
-        raise ConfigError(f"{change}=: {name} is no list")
+        raise ConfigError(f"{change}=: {name} is not a list")
     changed = together([], value)
     items_left = list(old)
     for item in changed:
@@ -570,7 +570,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
         if len(without) == len(items_left):
             names = [str(_named(each)["name"]) for each in items_left]
             raise ConfigError(
-                f"{change}=: {name} holds no {item!r}; it holds {', '.join(names) or 'nothing'}"
+                f"{change}=: {name} does not have {item!r}; it has {', '.join(names) or 'nothing'}"
                 f"{nearest(str(named['name']), names)}"
             )
         items_left = without

@@ -37,7 +37,7 @@ _CREDENTIAL = (
     "AWS_SESSION_TOKEN of one that expires) of every machine that works"
 )
 _BUCKET = (
-    ("NO_SUCH_BUCKET", "there is no such bucket: look at its name, or make it"),
+    ("NO_SUCH_BUCKET", "there is no such bucket: check its name, or create it"),
     ("ExpiredToken", f"the credential has expired: {_CREDENTIAL}"),
     (
         "INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidToken|INVALID_CLIENT_TOKEN_ID|"
@@ -60,7 +60,7 @@ _BUCKET = (
     ),
     (
         r"SLOW_DOWN|THROTTLING|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|HTTP status 5\d\d",
-        "the bucket does not serve, also when asked again: try later, or with fewer workers",
+        "the bucket returns errors, also after retries: try later, or with fewer workers",
     ),
     ("", "the bucket refuses the request"),
 )
@@ -131,9 +131,7 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
         raise ArtifactError(f"expected a folder or file, got {uri!r}: give its path")
     if slip := re.match(r"(s3|gs|gcs|file|https?|abfss?):/?(?=[^/])", uri):
         scheme = slip[1]
-        raise ArtifactError(
-            f"{uri} is no location that can be opened: expected {scheme}://{uri[slip.end() :]}"
-        )
+        raise ArtifactError(f"{uri} cannot be opened: expected {scheme}://{uri[slip.end() :]}")
     if "://" not in uri:
         return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
     try:
@@ -144,7 +142,7 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
         )
         if found is not None:
             raise found from error
-        raise ArtifactError(f"{uri} is no location that can be opened: {error}") from error
+        raise ArtifactError(f"{uri} cannot be opened: {error}") from error
     return filesystem, path.rstrip("/")
 
 

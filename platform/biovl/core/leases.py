@@ -97,8 +97,8 @@ class Lease:
                 return
             self._taken_by = "another process" if found is None else _described(found)
         raise ArtifactError(
-            f"{self._uri} was taken over by {self._taken_by}, as this process was not heard of "
-            "for too long"
+            f"{self._uri} was taken over by {self._taken_by}: this process has not renewed its "
+            "lease for too long"
         )
 
     def _refresh(self) -> None:

@@ -147,7 +147,7 @@ def check_room(
         found = resources.get(name, 0)
         if found >= count:
             continue
-        lacks = f"{what} needs {count:g} {name}, and Ray here has {found:g}"
+        lacks = f"{name}s for {what}: {count:g} needed, and Ray here has {found:g}"
         if _may_grow():
             say(f"{lacks}: waits until there are more")
             continue

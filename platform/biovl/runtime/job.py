@@ -211,7 +211,7 @@ class Job:
     def _mixed(self, replaced: Sequence[str]) -> ArtifactError:
         names = ", ".join(without_credentials(uri) for uri in replaced)
         return ArtifactError(
-            f"{names} was published anew while this job was reading it, so that "
+            f"{names} was published again while this job was reading it, so that "
             f"{without_credentials(self.out)} mixes two versions: remove "
             f"{without_credentials(self.out)}, and run the same command again"
         )
