@@ -19,7 +19,7 @@ COMMANDS = {
     "pretrain": ("biovl.pretrain.command", "train a CLIP model on a corpus"),
     "finetune": (
         "biovl.finetune.command",
-        "adapt a given model to a corpus, judged before and after",
+        "adapt a given model to a corpus, evaluated before and after",
     ),
     "merge": ("biovl.finetune.merge_command", "interpolate two models (WiSE-FT)"),
     "prepare": ("biovl.benchmark.prepare.command", "benchmark data as distributed: one folder"),

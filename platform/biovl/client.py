@@ -95,7 +95,7 @@ class Client:
                 headers={"Authorization": f"Bearer {key}"} if key else {},
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise ConfigError(f"address: {address!r} is no URL: {error}") from error
+            raise ConfigError(f"address: {address!r} is not a URL: {error}") from error
 
     def search(
         self,

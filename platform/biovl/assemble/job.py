@@ -217,7 +217,7 @@ def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
     for name in config.embeddings:
         if name not in columns.names or not pairing.is_vector(columns.field(name).type):
             raise ConfigError(
-                f"embeddings: {name} is no column of embeddings of {list(config.columns)}; give "
+                f"embeddings: {name} is not a column of embeddings in {list(config.columns)}; give "
                 "the folder that annotate published it in: columns=[…]"
             )
     if config.text in pairing.LONG_TEXTS and config.text not in columns.names:

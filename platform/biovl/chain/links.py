@@ -233,7 +233,7 @@ def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
             found.reason,
             "Nothing is overwritten. Keep both, and give what comes of the new settings a name:",
             f"  --set name=NAME      publishes {found.step.folder}-NAME, and what follows from it",
-            "or remove what shall be made anew, and type the same command again:",
+            "or remove what is to be made again, and type the same command again:",
             *(f"  {remove} {folder}" for folder in folders),
         ]
     )

@@ -286,7 +286,7 @@ def test_damaged_and_foreign_weights_are_refused(
 
 
 def test_a_file_that_is_no_network_is_refused() -> None:
-    with pytest.raises(ArtifactError, match=r"model\.onnx is no ONNX file"):
+    with pytest.raises(ArtifactError, match=r"model\.onnx is not an ONNX file"):
         onnx_run(b"nothing", "model.onnx")
 
 

@@ -114,7 +114,7 @@ def onnx_run(data: bytes, described: str) -> Run:
     # The errors of ONNX Runtime have no class in common.
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:200]
-        raise ArtifactError(f"{described} is no ONNX file of a detector: {reason}") from error
+        raise ArtifactError(f"{described} is not an ONNX file of a detector: {reason}") from error
 
     def run(pixels: np.ndarray) -> Maps:
         score, boxes, compound = session.run(None, {"pixels": pixels[None]})
