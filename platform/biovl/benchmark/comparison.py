@@ -68,6 +68,10 @@ def compare_models(
         tables: Predictions by task and model; models in their order.
         resamples: Bootstrap resamples.
         seed: Seed of the resamples.
+
+    Returns:
+        ``task``, ``model``, ``ahead_of`` (the earlier model), ``score``, and the entries of
+        ``differences``: those of ``model`` minus ``ahead_of``.
     """
     return [
         {"task": task, "model": other, "ahead_of": one, "score": name, **values}

@@ -306,6 +306,9 @@ def cached_embeddings(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenc
     Args:
         name: Name of the model in the report.
         parts: Parts of the images in their order, all embedded by one model.
+
+    Raises:
+        BiovlError: If the embeddings of a part are no longer in the cache.
     """
     known, facts = parts[0].model, dict[str, Any]()
     unreadable: dict[int, str] = {}

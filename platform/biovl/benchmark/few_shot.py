@@ -131,7 +131,7 @@ def outcome(
     Args:
         data: The images.
         rows: Result of ``readable_rows``.
-        learnt: Predictions of each draw, in the order of ``draws``.
+        learnt: Predictions for each draw, in the order of ``draws``.
         resamples: Bootstrap resamples.
         validation: Description of the images that select hyperparameters if there is no split val.
     """

@@ -26,7 +26,7 @@ LOOKS = pa.schema(
         ("height_px", pa.int64()),
     ]
 )
-"""Table of image hashes; nulls for unreadable images."""
+"""Schema of tables of image hashes; hashes and sizes are null for unreadable images."""
 
 _CHUNK = 1 << 16
 _AT_ONCE = 256
@@ -53,7 +53,10 @@ def looks(ids: Sequence[str], files: Sequence[bytes]) -> pa.Table:
 
 
 def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
-    """Return a table ``LOOKS`` of a benchmark's images; all of them are read and decoded."""
+    """Return the hashes of a benchmark's images, as a table with the schema ``LOOKS``.
+
+    All images are read and decoded.
+    """
     parts = [LOOKS.empty_table()]
     for start in range(0, len(images), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(images))
@@ -62,7 +65,9 @@ def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
 
 
 def looks_of_figures(uri: str) -> Iterator[pa.Table]:
-    """Yield a table ``LOOKS`` for each part of a published ``figures/``; reads no image.
+    """Yield the stored hashes of each part of a published ``figures/``, with the schema ``LOOKS``.
+
+    No image is read.
 
     Raises:
         ArtifactError: If the folder is not a harvest.
@@ -74,7 +79,7 @@ def looks_of_figures(uri: str) -> Iterator[pa.Table]:
 
 
 def looks_of_index(index: Index) -> pa.Table:
-    """Return the file hashes of the training figures of an index, as a table ``LOOKS``.
+    """Return the file hashes of the training figures of an index, with the schema ``LOOKS``.
 
     Perceptual hashes are null: only ``figures/`` has them. With an index alone, re-encoded images
     are found by their embeddings.

@@ -190,6 +190,9 @@ def draw_rows(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray
     """Return a random share of the rows of each class, at least one each; sorted, int64.
 
     With equal seeds, a smaller share is a subset of a larger one.
+
+    Raises:
+        ValueError: If ``fraction`` is not in (0, 1].
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"a fraction is in (0, 1], got {fraction}")

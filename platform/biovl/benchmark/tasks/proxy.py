@@ -104,7 +104,7 @@ def build(config: Config) -> "Proxy":
 
 
 class Proxy:
-    """The benchmark task of proxy analysis."""
+    """The benchmark task of proxy analysis: public images in the place of private ones."""
 
     needs_text = False
 

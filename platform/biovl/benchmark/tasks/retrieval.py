@@ -78,7 +78,12 @@ class Retrieval:
         self.config = config
 
     def data(self) -> Pairs:
-        """Return the image-text pairs to retrieve from."""
+        """Return the image-text pairs to retrieve from.
+
+        Raises:
+            ConfigError: If not exactly one of ``corpus`` and ``data`` is set.
+            ArtifactError: If the pairs cannot be read.
+        """
         config = self.config
         if bool(config.corpus) == bool(config.data):
             raise ConfigError("retrieval needs pairs: set either corpus or data")

@@ -138,7 +138,11 @@ class Vqa:
         return self.score(data, vqa_job.answers(place))
 
     def score(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
-        """Return the metrics of a trained model from its answers to the questions."""
+        """Return the metrics of a trained model from its answers to the questions.
+
+        Raises:
+            ArtifactError: If no question of the split test was answered.
+        """
         rows = np.flatnonzero(np.isin(data.splits, ("val", "test")))
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
         tokens = _tokens(self.config.f1_tokenizer)

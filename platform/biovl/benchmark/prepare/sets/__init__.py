@@ -59,7 +59,7 @@ class Example:
 
 
 class Examples(Protocol):
-    """The rows of a split in their order, read anew by each iteration."""
+    """The rows of a split in their order, read again by each iteration."""
 
     def __len__(self) -> int: ...
 
