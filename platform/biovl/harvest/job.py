@@ -314,7 +314,13 @@ def job_of(config: HarvestConfig, inputs: Sequence[Input] = ()) -> Job:
 
 
 def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
-    """Return the addresses of the packages of each unit, in source order."""
+    """Return the addresses of the packages of each unit, in source order.
+
+    An address has ``uri`` and ``name``, see ``harvest.sources.Address``.
+
+    Raises:
+        SourceError: If the source has no packages, or cannot be read.
+    """
     source: Source = plugins.make("harvest.sources", config.source)
     addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
     if not addresses:

@@ -127,7 +127,18 @@ class BucketClient:
         return b"".join(found)
 
     def download(self, key: str, to: BinaryIO, *, max_bytes: int, md5: str | None = None) -> None:
-        """Write an object into a seekable stream, which is truncated before each attempt."""
+        """Write an object into a seekable stream, which is truncated before each attempt.
+
+        Args:
+            key: Key of the object.
+            to: Opened for writing in binary mode.
+            max_bytes: Maximum size of the object.
+            md5: Its MD5 in hexadecimal digits; None: not verified.
+
+        Raises:
+            FileError: If it is unavailable, too large, or does not match its MD5.
+            StorageError: If the service fails.
+        """
 
         def begin() -> Callable[[bytes], object]:
             to.seek(0)
@@ -144,14 +155,22 @@ class BucketClient:
         max_bytes: int,
         md5: str | None,
     ) -> None:
-        """Stream an object's bytes to a function, which ``begin`` creates for each attempt."""
+        """Stream an object's bytes to a function, which ``begin`` creates for each attempt.
+
+        Arguments and errors are those of ``download``.
+        """
         url = self._url(key)
         self._retry(
             key, lambda: self._request(url, begin(), max_bytes=max_bytes, md5=md5), can_doubt=True
         )
 
     def size(self, key: str) -> int | None:
-        """Return the size of an object in bytes, None if the service does not report it."""
+        """Return the size of an object in bytes, None if the service does not report it.
+
+        Raises:
+            FileError: If the object is unavailable.
+            StorageError: If the service fails.
+        """
         found: list[int | None] = []
 
         def head() -> None:
@@ -180,7 +199,12 @@ class BucketClient:
                 )
 
     def folders(self, prefix: str) -> list[str]:
-        """Return the common prefixes one level below a prefix, each with a trailing slash."""
+        """Return the common prefixes one level below a prefix, each with a trailing slash.
+
+        Raises:
+            SourceError: If the response is not a listing.
+            StorageError: If the service fails.
+        """
         return [
             found.text or ""
             for page in self._pages(prefix, delimiter="/")

@@ -119,7 +119,11 @@ class Config:
 
 
 def build(config: Config) -> "TableSource":
-    """Return the source for a configuration."""
+    """Return the source for a configuration.
+
+    Raises:
+        SourceError: If ``columns`` or ``encoding`` has an unknown name.
+    """
     unknown = sorted(set(config.columns) - set(_KNOWN))
     if unknown:
         raise SourceError(
