@@ -82,7 +82,11 @@ def discard(copy: Path) -> None:
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Reject truncated files: reading past the end of a memory-mapped file raises SIGBUS."""
+    """Reject truncated files: reading past the end of a memory-mapped file raises SIGBUS.
+
+    Raises:
+        ArtifactError: If a file is missing or has another size than in the manifest.
+    """
     for name, about in manifest.files.items():
         path = folder / _checked(name)
         size = path.stat().st_size if path.is_file() else None

@@ -244,6 +244,8 @@ def measure_settings(
 ) -> list[dict[str, Any]]:
     """Return recall@10 of each setting that was tried, cheapest first.
 
+    An entry has ``recall_at_10``, and ``nprobe`` and ``k_factor`` if the index has these settings.
+
     Args:
         index: The index.
         vectors_ND: The exact vectors, unit length.
@@ -268,7 +270,12 @@ def measure_settings(
 
 
 def choose(table: list[dict[str, Any]], target: float) -> dict[str, Any]:
-    """Return the first row that reaches the target, else that with the highest recall."""
+    """Return the first entry that reaches the target recall, else that with the highest recall.
+
+    Args:
+        table: Result of ``measure_settings``.
+        target: Target recall@10.
+    """
     for row in table:
         if row["recall_at_10"] >= target:
             return row
@@ -294,7 +301,15 @@ def recall_of(
     own_Q: np.ndarray,
     settings: Mapping[str, int],
 ) -> float:
-    """Return recall@10 with given settings, searching to the same depth as the service."""
+    """Return recall@10 with given settings, searching to the same depth as the service.
+
+    Args:
+        index: The index.
+        vectors_ND: The exact vectors, unit length.
+        query_QD: Unit vectors.
+        own_Q: The row excluded for each query, -1 for none.
+        settings: ``nprobe`` and ``k_factor``, if the index has these settings.
+    """
     exact_QK = _exact(vectors_ND, query_QD, own_Q)
     return _recall(index, vectors_ND, query_QD, own_Q, exact_QK, settings)
 

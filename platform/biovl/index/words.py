@@ -124,6 +124,9 @@ class Words:
 
         Returns:
             BM25 scores, float32, all positive, and rows, int64.
+
+        Raises:
+            ArtifactError: If the stored scores are damaged.
         """
         known = [
             number for word in dict.fromkeys(words_of(text)) if (number := self._at(word)) >= 0
