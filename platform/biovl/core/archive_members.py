@@ -204,7 +204,16 @@ def zip_members(stream: BinaryIO, max_bytes: int) -> Members:
 
 
 def tar_members(stream: BinaryIO, max_bytes: int) -> Members:
-    """Yield the members of a tar archive, or of several concatenated ones."""
+    """Yield the members of a tar archive, or of several concatenated ones.
+
+    Args:
+        stream: The archive, uncompressed or compressed as a whole.
+        max_bytes: Maximum size of the padding after an archive.
+
+    Raises:
+        tarfile.ReadError: If the archive is invalid or truncated.
+        EOFError, zlib.error, lzma.LZMAError: If its compressed data is.
+    """
     # tarfile's own streams do not verify checksums. It needs no more of a file than ``read``.
     plain = _Unpacked(stream)
     file: Any = plain

@@ -578,7 +578,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
 
 
 def together(*values: Any) -> list[Any]:
-    """Return the items of several changes to a list setting; each is one item or a list."""
+    """Concatenate items of a list setting; each value is one item or a list of items."""
     return [
         item for value in values for item in (value if isinstance(value, list | tuple) else [value])
     ]

@@ -54,7 +54,7 @@ class StoredPair:
 
 
 class ShardWriter:
-    """Writer of pairs to a stream, which is not closed."""
+    """Writer of pairs to a stream, as a WebDataset tar archive; the stream is not closed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -88,6 +88,9 @@ class ShardWriter:
 
         Args:
             stored: The pair's byte range in the other shard.
+
+        Raises:
+            ValueError: If it is not a multiple of a tar block, 512 bytes.
         """
         if len(stored) % _BLOCK:
             raise ValueError(f"a stored pair is a multiple of {_BLOCK} bytes, not {len(stored)}")

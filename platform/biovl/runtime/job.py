@@ -131,7 +131,7 @@ class Job:
     ) -> Iterator[Draft]:
         """Yield the draft, new or resumed, while a lease keeps other drivers from the folder.
 
-        If no row is usable, the draft is deleted, so that a corrected command starts anew.
+        If no row is usable, the draft is deleted, so that a corrected command can start.
 
         Args:
             plans: Notes that are cheap to recompute and do not count as finished work.

@@ -14,7 +14,14 @@ class Progress:
         self._started = self._last = time.monotonic()
 
     def stage(self, name: str, total: int, *, done_before: int = 0) -> None:
-        """Start a stage with ``total`` units of work."""
+        """Start a stage with ``total`` units of work.
+
+        Args:
+            name: Begins every message and ends with the name of a unit: ``embedding: batch`` gives
+                ``embedding: batch 3/40``.
+            total: Number of units.
+            done_before: Units that an interrupted job has finished.
+        """
         self._name, self._total, self._done = name, total, done_before
         self._started = self._last = time.monotonic()
         if done_before:
@@ -40,7 +47,7 @@ class Progress:
 
     @property
     def stage_name(self) -> str:
-        """Name of the current stage, which ends in the counted unit."""
+        """Name of the current stage, as given to ``stage``."""
         return self._name
 
     @property

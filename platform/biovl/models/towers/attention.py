@@ -355,7 +355,10 @@ _attend_in_graph.register_autograd(_gradients, setup_context=_remember)
 
 
 def has_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether one kernel computes all captions of a batch: on CUDA from Ampere on."""
+    """Return whether one kernel computes the attention of all captions of a batch.
+
+    That is the case on CUDA from Ampere (compute capability 8.0) on, in bfloat16 and float16.
+    """
     return (
         device.type == "cuda"
         and dtype in (torch.bfloat16, torch.float16)
