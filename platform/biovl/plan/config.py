@@ -162,7 +162,11 @@ class PlanConfig:
             self.assumed(name)
 
     def assumed(self, name: str) -> Assumption:
-        """Return an assumption: its value in ``assume``, or the one shipped with the package."""
+        """Return an assumption: its value in ``assume``, or the one shipped with the package.
+
+        Raises:
+            ValueError: If the value in ``assume`` is impossible, or its three numbers not sorted.
+        """
         own = assumptions()[name]
         if name not in self.assume:
             return own

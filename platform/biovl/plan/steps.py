@@ -200,7 +200,11 @@ class Planner:
         )
 
     def pretrain(self) -> Cost:
-        """Return the cost of training, including CPUs that decode images on other machines."""
+        """Return the cost of training, including CPUs that decode images on other machines.
+
+        Raises:
+            ConfigError: If the GPUs have too little memory even for one pair at a time.
+        """
         a, fleet = self.assumed, self.config.train
         run = self.training()
         gpus = fleet.gpus or fleet.count * fleet.machine.gpus

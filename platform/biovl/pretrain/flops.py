@@ -50,7 +50,7 @@ class TextCost:
     windows: tuple[Window, ...] = ()
 
     def __call__(self, lengths_B: np.ndarray | Sequence[int]) -> np.ndarray:
-        """Return the operations of each caption. Shape [B], float64.
+        """Return the FLOPs of each caption's forward pass. Shape [B], float64.
 
         Args:
             lengths_B: Tokens of each caption with start and end token; padding counts if it is
@@ -77,7 +77,7 @@ class ForwardCost:
     """FLOPs of a training step of the tower, as a multiple of its forward pass."""
 
     def training(self, lengths_B: np.ndarray | Sequence[int]) -> np.ndarray:
-        """Return the operations of a training step on pairs with these caption lengths. [B]."""
+        """Return the FLOPs of a training step on pairs with these caption lengths. Shape [B]."""
         return self.image_passes * self.image + self.text_passes * self.text(lengths_B)
 
 
@@ -89,7 +89,7 @@ def seen_pairs(tokens_B: np.ndarray, reach: int) -> np.ndarray:
 
 
 def forward_cost(model: nn.Module) -> ForwardCost:
-    """Return the forward operations of an open_clip ``CustomTextCLIP``; the model is not changed.
+    """Return the forward FLOPs of an open_clip ``CustomTextCLIP``; the model is not changed.
 
     Causal attention counts in full, as usual, although half of it is masked.
     """
@@ -128,7 +128,7 @@ def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[
 def structure(module: nn.Module) -> str:
     """Return a hash of a module's structure: everything that affects its cost, but no weights.
 
-    Modules of equal structure need the same operations and the same memory. The hash is a cache
+    Modules of equal structure need the same FLOPs and the same memory. The hash is a cache
     key: counting takes seconds, and models that are compared share most towers.
     """
     plain = (bool, int, float, str, tuple, type(None), torch.dtype)
@@ -150,7 +150,7 @@ _text_costs: dict[str, TextCost] = {}
 
 
 def image_cost(visual: Any) -> int:
-    """Return the operations of one image's forward pass; ``visual`` is a copy from ``on_meta``."""
+    """Return the FLOPs of one image's forward pass; ``visual`` is a copy from ``on_meta``."""
     size = visual.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
     key = structure(visual), (height, width)

@@ -216,6 +216,6 @@ def apply_update(optimizer: torch.optim.Optimizer, is_finite: Tensor) -> None:
 
 @torch.no_grad()
 def clamp_logit_scale(towers: Towers, is_finite: Tensor) -> None:
-    """Clamp the scale on similarities to 1 … 100, if ``is_finite`` is true. Shape [], bool."""
+    """Clamp the scale on similarities to 1 … 100, if ``is_finite`` (bool, shape []) is true."""
     scale = towers.logit_scale
     scale.copy_(torch.where(is_finite, scale.clamp(0, MAX_LOGIT_SCALE), scale))

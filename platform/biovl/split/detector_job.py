@@ -81,7 +81,13 @@ def _run_training(config: DetectorConfig, report: Progress) -> Mapping[str, Any]
 
 
 def check_gpus(gpus: float) -> None:
-    """Check that the cluster has the requested GPUs: Ray would wait for them forever."""
+    """Check that this machine has the requested GPUs: Ray would wait for them indefinitely.
+
+    Clusters of several machines are not checked: they may grow.
+
+    Raises:
+        ConfigError: If it has fewer.
+    """
     available = ray.cluster_resources().get("GPU", 0)
     if gpus > available and len(ray.nodes()) == 1:
         raise ConfigError(

@@ -46,7 +46,7 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Synthetic training figures: contents from a pool, composed anew in each figure."""
+    """Synthetic training figures: contents from a pool, composed differently in each figure."""
 
     strata: tuple[str, ...] = STRATA
     """Kinds of figures (docs/compound.md), in equal numbers. Validation uses the same."""

@@ -45,7 +45,7 @@ def targets_of(boxes: Sequence[np.ndarray], size_px: int) -> Targets:
     """Return the training targets for a batch of figures.
 
     Args:
-        boxes: Panel boxes of each figure, [N, 4], in pixels of the input.
+        boxes: Panel boxes of each figure, [N, 4]: x0, y0, x1, y1 in pixels of the input.
         size_px: Side of the input.
     """
     made = [_of_one(torch.from_numpy(one), size_px // STRIDE) for one in boxes]
