@@ -117,7 +117,11 @@ class LocalEngine:
         )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return search results for query vectors of the given model version."""
+        """Return search results for query vectors of the given model version.
+
+        Raises:
+            Problem: 409 if that version is no longer served; see also ``Searcher.search``.
+        """
         release: Release | None = self._holder.current
         if model_version is not None:
             release = self._holder.of_model(model_version)

@@ -165,6 +165,9 @@ def rows_of(
         unit: Range of rows.
         columns: Columns of the table, or of the rows' articles.
         size: Maximum number of rows to read at a time.
+
+    Raises:
+        ArtifactError: If the part cannot be read.
     """
     folder = Folder(table.uri)
     path = table.parts[unit.part].path

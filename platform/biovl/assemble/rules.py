@@ -53,6 +53,9 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
 
     Returns:
         Object array of ``str | None``, shape [N].
+
+    Raises:
+        ConfigError: If a column has a type that its rule cannot read.
     """
     rows = len(next(iter(batch.values())))
     first = np.full(rows, None, dtype=object)

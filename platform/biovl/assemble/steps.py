@@ -81,6 +81,9 @@ def candidates_of(
         text: Source of a pair's text.
         embeddings: Embedding columns to include; other embedding columns are left out.
         count_tokens: Whether to count the tokens of the articles' full texts.
+
+    Raises:
+        ArtifactError: If a column is missing, or a folder of columns has other rows.
     """
     source = Folder(part.uri)
     unit = part.name.removeprefix("part-").partition("-")[0]

@@ -2,7 +2,8 @@
 
 A job checks its settings and inputs when it starts. For the last job of a chain that may be days
 later. Here each step is checked as far as its inputs exist already; the properties of inputs that
-earlier steps will publish are taken from the configurations of those steps.
+earlier steps will publish are taken from the configurations of those steps. A check that fails
+raises the error of the job: ``ConfigError``, ``ArtifactError`` or ``SourceError``.
 """
 
 from collections.abc import Mapping

@@ -40,7 +40,11 @@ class Concepts:
     """PCA in whose space the centroids are."""
 
     def input_named(self, name: str) -> Input:
-        """Return an input of the clustering from its manifest: ``table`` or ``embedding``."""
+        """Return an input of the clustering from its manifest: ``table`` or ``embedding``.
+
+        Raises:
+            ArtifactError: If the manifest does not have it.
+        """
         for item in self.manifest.inputs:
             if item.name == name:
                 return item

@@ -93,6 +93,9 @@ def of_members(assigned: pa.Table, labels: Labels) -> LabelledRows:
     Args:
         assigned: ``cluster_id`` and ``cluster_distance``, null without an embedding.
         labels: Labels of the clusters.
+
+    Raises:
+        ArtifactError: If an image has a cluster without an entry in ``labels``.
     """
     ids_N = assigned["cluster_id"].fill_null(_NONE).to_numpy().astype(np.int64)
     if len(ids_N) and ids_N.max() >= len(labels.place_K):

@@ -76,6 +76,9 @@ def draw(config: StandInsConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     out/
       packages/          articles in PMC's format
       pcam/ ubench/ …    data of the benchmarks, in the layout expected below ``data_root``
+
+    Raises:
+        ConfigError: If ``out`` is not a local folder.
     """
     job = Job.of(config, "stand_ins", output_format=1)
     published = job.find_published()
