@@ -202,7 +202,7 @@ def _other(url: URL) -> sa.Engine:
 def _sqlite(url: URL) -> sa.Engine:
     if url.database in (None, "", ":memory:"):
         raise ConfigError(
-            "database is in memory: votes would be gone with the process; name a file"
+            "database is in memory: votes would be lost with the process; name a file"
         )
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S, "check_same_thread": False})
 

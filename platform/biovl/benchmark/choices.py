@@ -120,7 +120,9 @@ def _check(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> None:
         raise ConfigError(f"{data.name} has one class: there is nothing to choose from")
     numbers = {name: len(captions[name]) for name in data.classes}
     if len(set(numbers.values())) != 1 or not min(numbers.values()):
-        raise ConfigError(f"each class of {data.name} has as many captions, got {numbers}")
+        raise ConfigError(
+            f"{data.name}: every class needs as many captions as the others, got {numbers}"
+        )
     for number, wording in enumerate(zip(*(captions[n] for n in data.classes), strict=True)):
         twice = [text for text, count in Counter(wording).items() if count > 1 or not text.strip()]
         if twice:

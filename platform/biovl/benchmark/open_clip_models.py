@@ -41,7 +41,7 @@ def check(name: str, weights: str, untrained: str) -> None:
     lack = f"no weights {weights!r}" if weights else "no weights by itself"
     raise ConfigError(
         f"{name} has {lack}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
-        f", {name}/FILE with a file of weights, or {name}/{untrained} to see what guessing scores"
+        f", {name}/FILE with a file of weights, or {name}/{untrained} for a random baseline"
     )
 
 

@@ -47,7 +47,7 @@ def has_text(model_type: str, uri: str) -> bool:
     """
     if model_type not in (*WITH_TEXT, *IMAGES_ONLY):
         raise ArtifactError(
-            f"{uri} is a transformers model of type {model_type!r}; known here are "
+            f"{uri} is a transformers model of type {model_type!r}; supported are "
             f"{', '.join((*WITH_TEXT, *IMAGES_ONLY))}"
         )
     return model_type in WITH_TEXT

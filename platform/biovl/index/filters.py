@@ -129,7 +129,7 @@ class FilterTable:
             about = json.loads((source / "fields.json").read_bytes())
             facets = json.loads((source / "facets.json").read_bytes())
             if set(about["fields"]) | LATER != set(FIELDS):
-                raise ValueError(f"fields.json names {', '.join(about['fields'])}")
+                raise ValueError(f"fields.json has the fields {', '.join(about['fields'])}")
             return cls(source, about, facets)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error

@@ -271,8 +271,8 @@ def _completed(config: Config, schema: pa.Schema) -> Config:
         config = replace(config, answer="answer")
     if len(_several(config.options)) != len(_several(config.answer)):
         raise ArtifactError(
-            f"{config.path}: there are {len(_several(config.options))} columns of options and "
-            f"{len(_several(config.answer))} of answers"
+            f"{config.path}: options has {len(_several(config.options))} columns, answer "
+            f"{len(_several(config.answer))}: expected as many"
         )
     return config
 
@@ -413,7 +413,7 @@ def _answers(config: Config, table: pa.Table, column: str, options: list[list[st
     if not (
         pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     ):
-        raise ArtifactError(f"{config.path}: {column} is {kind}, expected a place or words")
+        raise ArtifactError(f"{config.path}: {column} is {kind}, expected integers or strings")
     answers = table[column].to_pylist()
     return [place(answer, offered) for answer, offered in zip(answers, options, strict=True)]
 

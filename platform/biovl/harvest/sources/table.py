@@ -105,7 +105,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if isinstance(self.dicom_frame, int) and self.dicom_frame < 1:
-            raise ValueError("dicom_frame counts from 1")
+            raise ValueError(f"dicom_frame must be at least 1, got {self.dicom_frame}")
         extra = [*self.keep, *self.dicom_columns]
         taken = [name for name in extra if name in _TAKEN or "=" in name or extra.count(name) > 1]
         if taken:

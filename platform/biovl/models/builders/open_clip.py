@@ -299,15 +299,15 @@ def _refuse_other_inputs(
     is_own = not {"timm_model_name", "hf_model_name"} & set(plan.model_cfg.get(f"{tower}_cfg", {}))
     if is_own and quick_gelu != bool(plan.model_cfg.get("quick_gelu")):
         raise ConfigError(
-            f"the weights {source!r} are for quick_gelu={quick_gelu}; "
-            "with the other activation they give worse embeddings without any error"
+            f"the weights {source!r} are for quick_gelu={quick_gelu}: set it. With the other "
+            "activation embeddings are worse"
         )
     for name, own in (("mean", plan.mean), ("std", plan.std)):
         theirs = _three(stated.get(name) or own)
         if tower != "text" and getattr(config, f"image_{name}") is None and theirs != own:
             raise ConfigError(
                 f"the weights {source!r} are for image_{name}={list(theirs)}: set it, or "
-                "another to train on with"
+                "another value to train with"
             )
 
 
@@ -376,14 +376,14 @@ def _folder_of(name: str) -> Path:
 def _refuse_what_ragged_text_cannot_be(text: Mapping[str, Any]) -> None:
     """Reject towers that read padding, and tokenizers with their own settings."""
     if text.get("tokenizer_kwargs") or text.get("tokenizer_mode"):
-        raise ConfigError("text_cfg: tokenizers with a mode or settings of their own are not read")
+        raise ConfigError("text_cfg: tokenizer_kwargs and tokenizer_mode are not supported")
     if text.get("hf_model_name"):
         return
     pool = text.get("pool_type", CLIPTextCfg.pool_type)
     if text.get("no_causal_mask") or text.get("embed_cls") or pool not in ("argmax", "eos"):
         raise ConfigError(
             "text_cfg: a tower without a causal mask, with a class token or with the pooling "
-            f"{pool!r} sees how far captions are padded; here they never are"
+            f"{pool!r} depends on padding, and captions are not padded here"
         )
 
 

@@ -65,7 +65,9 @@ class Detector:
             size_px, threshold = int(values["size_px"]), float(values["threshold"])
             trust = float(values["trust"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"{uri}/{CONFIG} is not a detector's: {error!r}") from error
+            raise ArtifactError(
+                f"{uri}/{CONFIG} is not the configuration of a detector: {error!r}"
+            ) from error
         return cls(onnx_run(data, f"{uri}/{WEIGHTS}"), size_px, threshold, trust=trust)
 
     @classmethod
