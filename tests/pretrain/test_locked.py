@@ -118,7 +118,8 @@ def test_adams_first_step_is_smaller_by_the_factor_of_the_layer() -> None:
             device=torch.device("cpu"),
             workers=Workers(),
         )
-        loop.update(loop.compute(pairs(8)))
+        batch = pairs(8)
+        loop.update(loop.compute(batch), batch.lengths_B)
         return {name: (p - before[name]).abs().max().item() for name, p in model.named_parameters()}
 
     full, low = moved(1.0), moved(0.25)

@@ -140,7 +140,7 @@ def test_the_host_reads_nothing_from_the_gpu_before_it_has_launched_the_update(
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
         reads.seen.clear()
-        loop.update(torch.ones(()))
+        loop.update(torch.ones(()), torch.ones(1, device="cpu"))
     names = [name for name, _ in reads.seen]
     first_read = [reads_value for _, reads_value in reads.seen].index(True)
     # The last change of a weight is that of the scale on similarities.

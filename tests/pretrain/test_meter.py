@@ -1,9 +1,12 @@
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from biovl.pretrain.meter import Meter, StepRecord, duration, memory_bytes, short
+from biovl.pretrain.loop import StepReport
+from biovl.pretrain.meter import Meter, duration, memory_bytes, short
+from biovl.pretrain.schedule import StepPosition
 from biovl.pretrain.step_time import PARTS, Seconds
 
 
@@ -29,25 +32,28 @@ def meter(clock: Clock, **changes) -> Meter:
     return Meter(**{**usual, **changes})
 
 
-def step(done: int, **changes) -> StepRecord:
+def step(
+    done: int, *, epoch: int = 0, pairs: int = 256, tokens: int = 20_480, flops=1e12, **changes
+) -> dict[str, Any]:
+    """Return the arguments of ``Meter.add`` for a step."""
     usual = {
-        "done": done,
-        "epoch": 0,
-        "pairs": 256,
-        "tokens": 20_480,
-        "flops": 1e12,
         "loss": 2.0,
         "lr": 5e-4,
         "logit_scale": 14.3,
         "grad_norm": 1.5,
+        "lengths_B": torch.ones(1, dtype=torch.int32),
         "waited_s": 0.5,
         "seconds": 2.0,
+        "by_rank": None,
+        "skipped": False,
     }
-    return StepRecord(**{**usual, **changes})
+    place = StepPosition(epoch, 0, pairs, 0)
+    report = StepReport(steps_done=done, place=place, **{**usual, **changes})
+    return {"report": report, "tokens": tokens, "flops": flops}
 
 
 def test_a_record_has_the_numbers_of_its_step() -> None:
-    assert meter(Clock()).add(step(1)) == {
+    assert meter(Clock()).add(**step(1)) == {
         "step": 1,
         "epoch": 0,
         "pairs": 256,
@@ -70,11 +76,11 @@ def test_a_record_has_the_numbers_of_its_step() -> None:
 def test_a_line_tells_what_a_person_asks() -> None:
     clock = Clock()
     running = meter(clock)
-    running.add(step(1))
+    running.add(**step(1))
     first = "ep 1/4 1/100  loss 2.000 lr 5.0e-4 scale 14.3  128 pairs/s 64/GPU 10.2k tok/s"
     assert running.line() == f"{first}  wait 25% 61GB MFU 25%"
     clock.now_s = 10.0
-    running.add(step(2))
+    running.add(**step(2))
     line = running.line()
     # 98 steps of 2 s.
     assert line is not None
@@ -89,7 +95,7 @@ def test_times_of_all_workers_are_recorded_and_the_one_that_lags_is_named() -> N
     running = meter(clock)
     waiting = {**EVEN, "communication": 0.5}
     starved = {**EVEN, "data": 0.5}
-    record = running.add(step(1, by_rank=[waiting, starved, waiting]))
+    record = running.add(**step(1, by_rank=[waiting, starved, waiting]))
     assert record["slowest/rank"] == 1
     assert record["slowest/data_s"] == 0.5
     assert record["time/communication_s"] == pytest.approx(1 / 3)
@@ -97,22 +103,22 @@ def test_times_of_all_workers_are_recorded_and_the_one_that_lags_is_named() -> N
     assert "slowest: rank 1, data 33%" in (running.line() or "")
     # As long as the times are not exchanged again.
     clock.now_s = 10.0
-    running.add(step(2))
+    running.add(**step(2))
     assert "rank 1" in (running.line() or "")
     clock.now_s = 20.0
-    running.add(step(3, by_rank=[EVEN, EVEN, EVEN]))
+    running.add(**step(3, by_rank=[EVEN, EVEN, EVEN]))
     assert "rank" not in (running.line() or "")
 
 
 def test_lines_come_no_closer_than_asked_and_speak_of_all_steps_between() -> None:
     clock = Clock()
     running = meter(clock)
-    running.add(step(1))
+    running.add(**step(1))
     assert running.line() is not None
     lines = []
     for done in range(2, 13):
         clock.now_s += 2.0
-        running.add(step(done, loss=float(done)))
+        running.add(**step(done, loss=float(done)))
         lines.append(running.line())
     said = [line for line in lines if line]
     assert len(said) == 2
@@ -124,10 +130,10 @@ def test_lines_come_no_closer_than_asked_and_speak_of_all_steps_between() -> Non
 def test_the_last_step_has_a_line() -> None:
     clock = Clock()
     running = meter(clock, steps=2, pairs=512)
-    running.add(step(1))
+    running.add(**step(1))
     running.line()
     clock.now_s = 1.0
-    running.add(step(2))
+    running.add(**step(2))
     line = running.line()
     assert line is not None
     assert line.endswith("0s left")
@@ -136,11 +142,11 @@ def test_the_last_step_has_a_line() -> None:
 def test_the_first_step_does_not_count_for_the_time_left() -> None:
     clock = Clock()
     running = meter(clock)
-    running.add(step(1, seconds=600.0))
+    running.add(**step(1, seconds=600.0))
     running.line()
     assert running.seconds_left() is None
     clock.now_s = 10.0
-    running.add(step(2))
+    running.add(**step(2))
     running.line()
     assert running.seconds_left() == pytest.approx(98 * 2.0)
 
@@ -149,7 +155,7 @@ def test_a_resumed_run_has_its_rest_left() -> None:
     clock = Clock()
     running = meter(clock, pairs_done=50 * 256)
     for done in (51, 52):
-        running.add(step(done))
+        running.add(**step(done))
         running.line()
         clock.now_s += 10.0
     assert running.seconds_left() == pytest.approx(48 * 2.0)
@@ -157,24 +163,24 @@ def test_a_resumed_run_has_its_rest_left() -> None:
 
 def test_utilisation_is_not_told_where_the_peak_is_unknown() -> None:
     running = meter(Clock(), peak_flops=None)
-    assert "mfu" not in running.add(step(1))
+    assert "mfu" not in running.add(**step(1))
     assert "MFU" not in (running.line() or "")
 
 
 def test_a_loss_that_is_no_number_does_not_hide_the_others() -> None:
     clock = Clock()
     running = meter(clock)
-    running.add(step(1))
+    running.add(**step(1))
     running.line()
-    running.add(step(2, loss=math.nan))
-    running.add(step(3, loss=3.0))
+    running.add(**step(2, loss=math.nan))
+    running.add(**step(3, loss=3.0))
     clock.now_s = 10.0
     assert "loss 3.000 " in (running.line() or "")
 
 
 def test_one_worker_is_not_told_apart_from_all() -> None:
     running = meter(Clock(), workers=1)
-    running.add(step(1))
+    running.add(**step(1))
     assert "/GPU" not in (running.line() or "")
 
 
@@ -187,7 +193,7 @@ def test_the_longest_line_fits_120_columns(by_rank: list[Seconds] | None) -> Non
             done, epoch=30, pairs=65_536, tokens=7_654_321, seconds=0.5, waited_s=0.05,
             flops=1.1e17, loss=11.09, logit_scale=100.0, by_rank=by_rank,
         )  # fmt: skip
-        running.add(busy)
+        running.add(**busy)
         line = running.line() or ""
         clock.now_s += 10.0
     assert "left" in line

@@ -116,7 +116,7 @@ def test_the_failed_attempt_leaves_no_trace_in_weights_or_batch_norm() -> None:
         batch = pairs(4, seed=seed)
         batch = Batch(batch.pixels_BHWC.repeat(1, 4, 4, 1), batch.tokens_T, batch.lengths_B)
         for each in (first, second):
-            each.update(each.compute(batch))
+            each.update(each.compute(batch), batch.lengths_B)
     assert halved == [(4, 2)]
     assert "visual.bn1.running_mean" in tight.state_dict()
     for name, value in ready.state_dict().items():

@@ -129,7 +129,7 @@ def step_of(config: PretrainConfig, pairs: int, length: int) -> Step:
         # The moments of Adam exist from the first update on.
         for parameter in trainer._parameters:
             parameter.grad = torch.zeros_like(parameter)
-        trainer.update(torch.zeros((), device=GPU))
+        trainer.update(torch.zeros((), device=GPU), torch.ones(1, dtype=torch.int32))
 
         def batch():
             pixels = torch.zeros(pairs, *[found.image_size] * 2, 3, dtype=torch.uint8, device=GPU)
@@ -142,7 +142,7 @@ def step_of(config: PretrainConfig, pairs: int, length: int) -> Step:
         trace.calls.clear()
         with kernels:
             loss = trainer.compute(now)
-        trainer.update(loss)
+        trainer.update(loss, now.lengths_B)
         del now, following
         return Step(trace.peak, dict(trace.calls), kernels, loss, trainer, model)
 

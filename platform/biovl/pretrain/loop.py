@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,21 +73,6 @@ class StepReport:
     """Whether the update was skipped because loss or gradient was NaN or Inf."""
 
 
-class Update(NamedTuple):
-    """Result of one optimizer update. Fields as in ``StepReport``."""
-
-    steps_done: int
-    place: StepPosition
-    loss: float
-    lr: float
-    logit_scale: float
-    grad_norm: float
-    skipped: bool
-    seconds: float
-    waited_s: float
-    by_rank: Sequence[Seconds] | None
-
-
 class _Pending:
     """The loss, norm and scale of an update, on their way to the host; then times of all ranks."""
 
@@ -97,9 +82,11 @@ class _Pending:
         place: StepPosition,
         lr: float,
         values: Tensor,
+        lengths_B: Tensor,
         seconds: Callable[[], Seconds],
     ) -> None:
-        self.steps_done, self.place, self.lr, self.seconds = steps_done, place, lr, seconds
+        self.steps_done, self.place, self.lr = steps_done, place, lr
+        self.lengths_B, self.seconds = lengths_B, seconds
         self._values = values
         self._copied: torch.cuda.Event | None = None
         if values.is_cuda:
@@ -161,7 +148,7 @@ class Trainer:
         self._timed = TimedWorkers(workers.rank, workers.count, self.clock)
         self._window: list[Seconds] = []
         self._pending: _Pending | None = None
-        self._result: Update | None = None
+        self._result: StepReport | None = None
         self.runs_ahead = device.type == "cuda" and not self._statistics
         """Whether the result of a step is read while the device computes the next one. Not with
         batch norm: its running averages in a checkpoint would be those of the next step."""
@@ -248,10 +235,14 @@ class Trainer:
             raise RestartNeeded(out_of_memory_line(self.steps_done + 1, before, after))
         self.micro_batch = after
 
-    def update(self, loss: Tensor) -> None:
+    def update(self, loss: Tensor, lengths_B: Tensor) -> None:
         """Apply the gradients of ``compute``, unless loss or gradient is NaN or Inf.
 
-        The device decides, and the host does not wait for it: ``take_result`` does.
+        The device decides, and the host does not wait for it: ``take_report`` does.
+
+        Args:
+            loss: Result of ``compute``.
+            lengths_B: Token counts of the batch, for the report.
         """
         self.clock.begin("optimizer")
         norm = clip(self._parameters, self._config.optim.clip_grad_norm)
@@ -269,7 +260,7 @@ class Trainer:
         seconds = self.clock.end_step()
         if self.steps_done % GATHER_STEPS == 0 and self._window:
             values = torch.cat([values, self._times_of_all().to(values.dtype)])
-        self._pending = _Pending(self.steps_done, place, lr, values, seconds)
+        self._pending = _Pending(self.steps_done, place, lr, values, lengths_B, seconds)
 
     def _times_of_all(self) -> Tensor:
         """Return mean seconds of each part in the last steps, worker after worker. 1-D."""
@@ -280,8 +271,8 @@ class Trainer:
         rows = self._workers.gather(mean.to(self.device, non_blocking=True), self._workers.count)
         return rows().flatten()
 
-    def take_result(self) -> Update | None:
-        """Return the result of the last update once, after waiting for it; None the next time.
+    def take_report(self) -> StepReport | None:
+        """Return the report of the last update once, after waiting for it; None the next time.
 
         Raises:
             Diverged: If loss or gradient is NaN or Inf, unless ``trouble.not_finite`` is ``skip``;
@@ -315,7 +306,7 @@ class Trainer:
             )
         self.guard.add(loss, place, self._config.trouble, skipped=not is_finite, grad_norm=norm)
         rows = [times[at : at + len(PARTS)] for at in range(0, len(times), len(PARTS))]
-        self._result = Update(
+        self._result = StepReport(
             steps_done=steps_done,
             place=place,
             loss=loss,
@@ -326,13 +317,14 @@ class Trainer:
             seconds=sum(seconds.values()),
             waited_s=seconds["data"],
             by_rank=[dict(zip(PARTS, row, strict=True)) for row in rows] or None,
+            lengths_B=pending.lengths_B,
         )
 
     def state(self) -> dict[str, Any]:
         """Return the training state. Its tensors are not copied: the next steps change them.
 
         Raises:
-            TrainingError: As ``take_result``: the result of the last update is awaited first.
+            TrainingError: As ``take_report``: the result of the last update is awaited first.
         """
         self._resolve()
         return {
@@ -376,7 +368,6 @@ def train(trainer: Trainer, batches: Iterator[Batch]) -> Iterator[StepReport]:
         TrainingError: If the run diverged or collapsed, as set in ``trouble``.
     """
     copier, clock = Copier(trainer.device), trainer.clock
-    lengths_B = torch.empty(0)
 
     def fetch() -> Batch | None:
         with clock.waiting():
@@ -384,9 +375,9 @@ def train(trainer: Trainer, batches: Iterator[Batch]) -> Iterator[StepReport]:
         return None if batch is None else copier.start(batch)
 
     def reports() -> Iterator[StepReport]:
-        update = trainer.take_result()
-        if update is not None:
-            yield StepReport(**update._asdict(), lengths_B=lengths_B)
+        report = trainer.take_report()
+        if report is not None:
+            yield report
 
     clock.end_step()
     batch = fetch()
@@ -399,7 +390,7 @@ def train(trainer: Trainer, batches: Iterator[Batch]) -> Iterator[StepReport]:
         lengths_B = batch.lengths_B
         # While the device computes, the next batch is fetched and copied.
         batch = fetch()
-        trainer.update(loss)
+        trainer.update(loss, lengths_B)
         if not trainer.runs_ahead:
             yield from reports()
     yield from reports()

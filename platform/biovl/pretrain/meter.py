@@ -4,12 +4,13 @@ import math
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
-from biovl.pretrain.step_time import Seconds, lag, mean_of, slowest
+from biovl.pretrain.loop import StepReport
+from biovl.pretrain.step_time import lag, mean_of, slowest
 
 RECENT_LINES = 10
 """Number of log lines over which speed is averaged for the remaining time."""
@@ -18,39 +19,12 @@ Record = dict[str, float | int]
 """A row of ``metrics.jsonl``: plain numbers by name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRecord:
-    """One step of the whole run, over all workers."""
+class _Step(NamedTuple):
+    """A step of the whole run, with tokens and FLOPs of all workers."""
 
-    done: int
-    """Number of completed steps of the run, including this one."""
-
-    epoch: int
-    """Epoch of the step, from 0."""
-
-    pairs: int
-    """Pairs of all workers."""
-
+    report: StepReport
     tokens: int
-    """Tokens of all workers' captions, without padding."""
-
     flops: float
-    """FLOPs of the model on all workers, see ``flops.training_flops``."""
-
-    loss: float
-    lr: float
-    logit_scale: float
-    """Factor on similarities, 1 / temperature."""
-
-    grad_norm: float
-    waited_s: float
-    """Seconds that the device was idle for lack of data, a part of ``seconds``."""
-
-    seconds: float
-    """Duration of the whole step, in seconds."""
-
-    by_rank: Sequence[Seconds] | None = None
-    """Mean seconds of a step by part, of every worker, if they were exchanged in this step."""
 
 
 class Meter:
@@ -90,42 +64,49 @@ class Meter:
         self._memory_bytes, self._every_s, self._clock = memory_bytes, every_s, clock
         self._unit = unit
         self._last_line_s: float | None = None
-        self._since: list[StepRecord] = []
+        self._since: list[_Step] = []
         self._lag: str | None = None
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_LINES)
         """Pairs and seconds of the last lines."""
 
-    def add(self, step: StepRecord) -> Record:
-        """Add a step and return its record."""
-        self._since.append(step)
-        self._pairs_done += step.pairs
-        seconds = max(step.seconds, 1e-9)
+    def add(self, report: StepReport, *, tokens: int, flops: float) -> Record:
+        """Add a step and return its record.
+
+        Args:
+            report: Report of the step.
+            tokens: Tokens of all workers' captions, without padding.
+            flops: FLOPs of the model on all workers, see ``flops.training_flops``.
+        """
+        pairs = report.place.batch_pairs
+        self._since.append(_Step(report, tokens, flops))
+        self._pairs_done += pairs
+        seconds = max(report.seconds, 1e-9)
         record: Record = {
-            "step": step.done,
-            "epoch": step.epoch,
-            "pairs": step.pairs,
+            "step": report.steps_done,
+            "epoch": report.place.epoch,
+            "pairs": pairs,
             "pairs_seen": self._pairs_done,
-            "loss": step.loss,
-            "lr": step.lr,
-            "logit_scale": step.logit_scale,
-            "grad_norm": step.grad_norm,
-            "pairs_per_s": step.pairs / seconds,
-            "pairs_per_s_per_worker": step.pairs / seconds / self._workers,
-            "tokens_per_s": step.tokens / seconds,
-            "wait_share": step.waited_s / seconds,
-            "step_s": step.seconds,
+            "loss": report.loss,
+            "lr": report.lr,
+            "logit_scale": report.logit_scale,
+            "grad_norm": report.grad_norm,
+            "pairs_per_s": pairs / seconds,
+            "pairs_per_s_per_worker": pairs / seconds / self._workers,
+            "tokens_per_s": tokens / seconds,
+            "wait_share": report.waited_s / seconds,
+            "step_s": report.seconds,
             "memory_gb": self._memory_bytes() / 1e9,
         }
         if self._peak_flops is not None:
-            record["mfu"] = step.flops / seconds / self._peak_flops
-        if step.by_rank is not None:
-            self._lag = lag(step.by_rank)
-            mean = mean_of(step.by_rank)
+            record["mfu"] = flops / seconds / self._peak_flops
+        if report.by_rank is not None:
+            self._lag = lag(report.by_rank)
+            mean = mean_of(report.by_rank)
             record |= {f"time/{part}_s": value for part, value in mean.items()}
-            if len(step.by_rank) > 1:
-                rank = slowest(step.by_rank)
+            if len(report.by_rank) > 1:
+                rank = slowest(report.by_rank)
                 record["slowest/rank"] = rank
-                record |= {f"slowest/{part}_s": v for part, v in step.by_rank[rank].items()}
+                record |= {f"slowest/{part}_s": v for part, v in report.by_rank[rank].items()}
         return record
 
     def line(self) -> str | None:
@@ -139,12 +120,12 @@ class Meter:
         """
         if not self._since:
             return None
-        now, last = self._clock(), self._since[-1]
+        now, last = self._clock(), self._since[-1].report
         soon = self._last_line_s is not None and now - self._last_line_s < self._every_s
-        if soon and last.done < self._steps:
+        if soon and last.steps_done < self._steps:
             return None
-        pairs = sum(step.pairs for step in self._since)
-        seconds = max(sum(step.seconds for step in self._since), 1e-9)
+        pairs = sum(step.report.place.batch_pairs for step in self._since)
+        seconds = max(sum(step.report.seconds for step in self._since), 1e-9)
         # The first step compiles, allocates and starts the data: it does not predict later ones.
         if self._last_line_s is not None:
             self._recent.append((pairs, seconds))
@@ -161,15 +142,16 @@ class Meter:
         return (self._pairs - self._pairs_done) * seconds / pairs
 
     def _written(self, pairs: int, seconds: float) -> str:
-        last = self._since[-1]
-        finite = [step.loss for step in self._since if math.isfinite(step.loss)]
+        reports = [step.report for step in self._since]
+        last = reports[-1]
+        finite = [report.loss for report in reports if math.isfinite(report.loss)]
         loss = sum(finite) / len(finite) if finite else last.loss
         speed = [f"{short(pairs / seconds)} pairs/s"]
         if self._workers > 1 and self._lag is None:
             speed.append(f"{short(pairs / seconds / self._workers)}/{self._unit}")
         if self._lag is None:
             speed.append(f"{short(sum(step.tokens for step in self._since) / seconds)} tok/s")
-            state = [f"wait {sum(step.waited_s for step in self._since) / seconds:.0%}"]
+            state = [f"wait {sum(report.waited_s for report in reports) / seconds:.0%}"]
         else:
             state = [self._lag]
         state.append(f"{short(self._memory_bytes() / 1e9)}GB")
@@ -178,7 +160,8 @@ class Meter:
             state.append(f"MFU {used:.0%}")
         left = self.seconds_left()
         parts = [
-            f"ep {last.epoch + 1}/{self._epochs} {short(last.done)}/{short(self._steps)}",
+            f"ep {last.place.epoch + 1}/{self._epochs} "
+            f"{short(last.steps_done)}/{short(self._steps)}",
             f"loss {loss:.{3 if loss < 10 else 1}f} lr {_exponent(last.lr)} "
             f"scale {last.logit_scale:.3g}",
             " ".join(speed),

@@ -32,7 +32,7 @@ from biovl.pretrain.loop import (
     train,
     uses_bf16,
 )
-from biovl.pretrain.meter import Meter, StepRecord, memory_bytes
+from biovl.pretrain.meter import Meter, memory_bytes
 from biovl.pretrain.micro_batch import read_micro_batch, record_halving
 from biovl.pretrain.models import build, check_unchanged_weights, describe
 from biovl.pretrain.prepare import towers_of
@@ -44,6 +44,9 @@ from biovl.pretrain.step import has_batch_statistics, seed_of
 from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
+
+LINE_EVERY_S = 10.0
+"""Minimum seconds between two log lines of steps."""
 
 ENDED = "ended"
 """Prefix of the notes that record the training error that ended a run."""
@@ -66,8 +69,6 @@ class Callbacks:
     preempted: Callable[[], bool] = lambda: False
     """Returns whether a node of the run is about to end. Called on worker 0 after every step, and
     while it waits for a batch: where the node had all CPUs that load pairs, no step follows."""
-
-    line_every_s: float = 10.0
 
     save_requested: Callable[[], bool] = lambda: False
     """Returns whether to save now, because the workers will be stopped. Called on worker 0."""
@@ -150,7 +151,7 @@ def run(
     if caption_tokens is None:
         caption_tokens = np.array([described.context_length])
     properties = automatic.Device.of(config, device)
-    say = callbacks.say if workers.rank == 0 else _say_nothing
+    say = callbacks.say if workers.rank == 0 else lambda line: None
     config = replace(
         config,
         step=automatic.choose_step(
@@ -226,7 +227,7 @@ def run(
         workers=workers.count,
         peak_flops=None if accelerator is None else accelerator.peak_flops(precision),
         memory_bytes=lambda: memory_bytes(device),
-        every_s=callbacks.line_every_s,
+        every_s=LINE_EVERY_S,
         clock=time.monotonic,
         unit="GPU" if device.type == "cuda" else "worker",
     )
@@ -259,7 +260,7 @@ def run(
                     for line in watch.messages():
                         callbacks.say(line)
                 if workers.rank == 0:
-                    saver.write(meter, _step_of(report, cost))
+                    saver.write(meter, report, cost)
                     saver.after(report)
                 saver.save_if_asked()
                 after_step(report.steps_done)
@@ -343,20 +344,27 @@ class _Saver:
         self._is_due = self._is_postponed = False
         self.journal: Journal | None = None
 
-    def write(self, meter: Meter, step: StepRecord) -> None:
+    def write(self, meter: Meter, report: StepReport, cost: flops.ForwardCost) -> None:
         """Add a step to the journal, log alarms, and log a line at intervals."""
-        guard, record = self._trainer.guard, meter.add(step)
-        ranks = self._trainer.ranks.take(step.done)
+        # Caption lengths on the other workers are assumed equal on average.
+        share = report.place.batch_pairs / len(report.lengths_B)
+        record = meter.add(
+            report,
+            tokens=round(int(report.lengths_B.sum()) * share),
+            flops=flops.training_flops(cost, report.lengths_B.numpy()) * share,
+        )
+        guard, steps_done = self._trainer.guard, report.steps_done
+        ranks = self._trainer.ranks.take(steps_done)
         if ranks is not None:
             guard.add_ranks(*ranks)
             record |= dict(zip(("image_feature_rank", "text_feature_rank"), ranks, strict=True))
         record |= {f"{name}_spikes": count for name, count in guard.spikes.items()}
         for alarm in guard.take_alarms():
-            self._callbacks.say(f"step {step.done}: {alarm}")
+            self._callbacks.say(f"step {steps_done}: {alarm}")
         if self.journal is not None:
             self.journal.add(record)
-            if step.by_rank is not None:
-                self.journal.add_ranks(step.done, step.by_rank)
+            if report.by_rank is not None:
+                self.journal.add_ranks(steps_done, report.by_rank)
         line = meter.line()
         if line is not None:
             self._callbacks.say(line)
@@ -430,10 +438,8 @@ class _Saver:
             self._save_now("a node is about to be preempted")
 
     def _save_now(self, reason: str) -> None:
-        """Save a checkpoint, and wait until it is written."""
-        if self._saved_steps != self._trainer.steps_done:
-            self._save()
-        self._checkpoints.wait()
+        """Save a checkpoint, wait until it is written, and log the reason."""
+        self.save_last()
         self._callbacks.say(f"saved after step {self._trainer.steps_done}: {reason}")
 
     def save_last(self) -> None:
@@ -459,29 +465,6 @@ class _Saver:
             return
         journal.add_scores(self._trainer.steps_done)
         self._checkpoints.save(self._trainer.state(), before=journal.upload, then=then)
-
-
-def _step_of(report: StepReport, cost: flops.ForwardCost) -> StepRecord:
-    # Caption lengths on the other workers are assumed equal on average.
-    share = report.place.batch_pairs / len(report.lengths_B)
-    return StepRecord(
-        done=report.steps_done,
-        epoch=report.place.epoch,
-        pairs=report.place.batch_pairs,
-        tokens=round(int(report.lengths_B.sum()) * share),
-        flops=flops.training_flops(cost, report.lengths_B.numpy()) * share,
-        loss=report.loss,
-        lr=report.lr,
-        logit_scale=report.logit_scale,
-        grad_norm=report.grad_norm,
-        waited_s=report.waited_s,
-        seconds=report.seconds,
-        by_rank=report.by_rank,
-    )
-
-
-def _say_nothing(line: str) -> None:
-    """Workers other than 0 log nothing."""
 
 
 def _hardware(workers: Workers, device: torch.device) -> str:
