@@ -57,7 +57,7 @@ from biovl.pretrain.models import (
     weights_of,
 )
 from biovl.pretrain.prepare import check_pooled_token
-from biovl.pretrain.publishing import read_steps, write_model, write_report_files
+from biovl.pretrain.publishing import write_model, write_report_files
 from biovl.pretrain.resolution import stored_px
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
@@ -70,6 +70,7 @@ from biovl.pretrain.scores import (
     read_scores,
     steps_waiting,
 )
+from biovl.pretrain.trackers import read_steps
 from biovl.pretrain.validation import describe_scores, validate
 from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train

@@ -14,7 +14,7 @@ from biovl.models.builders.open_clip import Built
 from biovl.pretrain import card, models, plots
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.mixture import Mixture, input_names, merged_stats
-from biovl.pretrain.trackers import METRICS, read_metrics
+from biovl.pretrain.trackers import read_steps
 
 HARDWARE = "hardware"
 """Name of the draft's note in which worker 0 records the hardware."""
@@ -107,11 +107,3 @@ def write_report_files(
         rollbacks=manifest.notes["rollbacks"],
     )
     folder.write("README.md", text.encode())
-
-
-def read_steps(folder: Folder) -> list[dict[str, Any]]:
-    """Return the logged records, one per step."""
-    with tempfile.TemporaryDirectory() as local:
-        path = Path(local, METRICS)
-        path.write_bytes(folder.read(METRICS))
-        return read_metrics(path)

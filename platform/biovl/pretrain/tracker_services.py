@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -132,7 +133,8 @@ class Mlflow:
             self._client: Any = MlflowClient(config.tracking_uri)
             if run_id is None:
                 run_id = self._create(config.experiment, run_name)
-                params = [Param(name, str(value)[:500]) for name, value in _flat(plain_config)]
+                flat = configs.flat(plain_config)
+                params = [Param(name, str(value)[:500]) for name, value in flat.items()]
                 # MLflow accepts at most a hundred parameters per call.
                 for start in range(0, len(params), 100):
                     self._client.log_batch(run_id, params=params[start : start + 100])
@@ -193,13 +195,3 @@ def _tagged(values: Mapping[str, float]) -> dict[str, float]:
         for name, value in values.items()
         if name != "step"
     }
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    flat: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat += _flat(value, f"{prefix}{name}.")
-        else:
-            flat.append((f"{prefix}{name}", value))
-    return flat

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from biovl.core import config as configs
+from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain.tracker_services import (
@@ -47,12 +48,8 @@ CONFIGS: dict[str, type] = {
     "mlflow": MlflowConfig,
 }
 
-_PACKAGES = {
-    "tensorboard": ("tensorboard", "tensorboard"),
-    "wandb": ("wandb", "wandb"),
-    "mlflow": ("mlflow", "mlflow-skinny"),
-}
-"""Module to import, and package to install, by tracker."""
+_PACKAGES = {"mlflow": "mlflow-skinny"}
+"""Package to install, where it has another name than the tracker and its module."""
 
 
 def check_trackers(plugins: Sequence[Plugin]) -> None:
@@ -70,11 +67,10 @@ def check_trackers(plugins: Sequence[Plugin]) -> None:
         if names.count(plugin.name) > 1:
             raise ConfigError(f"trackers: {plugin.name} is configured twice")
         _settings(plugin)
-        module, package = _PACKAGES[plugin.name]
-        if importlib.util.find_spec(module) is None:
+        if importlib.util.find_spec(plugin.name) is None:
             raise ConfigError(
                 f"trackers: {plugin.name} needs a package that is not installed. Run "
-                f"pip install {package}"
+                f"pip install {_PACKAGES.get(plugin.name, plugin.name)}"
             )
 
 
@@ -131,10 +127,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     An incomplete last line, from an interrupted process, is skipped.
     """
-    if not path.exists():
-        return []
+    return _rows(path.read_text()) if path.exists() else []
+
+
+def read_steps(folder: Folder) -> list[dict[str, Any]]:
+    """Return the rows of the ``metrics.jsonl`` of a run, local or in a bucket."""
+    return _rows(folder.read(METRICS).decode())
+
+
+def seconds_of_steps(folder: Folder) -> float | None:
+    """Return the seconds of all logged steps of a run; None if it has no ``metrics.jsonl``."""
+    if not folder.exists(METRICS):
+        return None
+    return float(sum(row["step_s"] for row in read_steps(folder)))
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
     rows = []
-    for line in path.read_text().splitlines():
+    for line in text.splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:

@@ -1,16 +1,14 @@
 """Outcome of a trial, read from its folder: published, stopped early, or failed."""
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core.artifacts import Draft, Folder, find_manifest
 from biovl.pretrain.scores import read_scores
-from biovl.pretrain.trackers import METRICS, read_metrics
+from biovl.pretrain.trackers import seconds_of_steps
 from biovl.sweep.trials import Trial
 
 FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
@@ -79,16 +77,6 @@ def outcome_of(trial: Trial, ended: Mapping[str, str]) -> TrialOutcome:
         reason=reason,
         scores=scores,
         epoch=epoch if epoch in scores else None,
-        seconds=_seconds(uri),
+        seconds=seconds_of_steps(Folder(uri)),
         warnings=() if manifest is None else tuple(manifest.warnings),
     )
-
-
-def _seconds(uri: str) -> float | None:
-    folder = Folder(uri)
-    if not folder.exists(METRICS):
-        return None
-    with tempfile.TemporaryDirectory() as local:
-        path = Path(local, METRICS)
-        path.write_bytes(folder.read(METRICS))
-        return float(sum(row["step_s"] for row in read_metrics(path)))

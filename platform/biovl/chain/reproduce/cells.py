@@ -2,11 +2,9 @@
 
 import json
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from biovl.benchmark import benchmarks
@@ -15,7 +13,7 @@ from biovl.chain.reproduce.graph import Graph, evaluation_of
 from biovl.chain.reproduce.job import Outcome
 from biovl.chain.reproduce.papers import Column, Row, Table
 from biovl.core.artifacts import Folder
-from biovl.pretrain.trackers import METRICS, read_metrics
+from biovl.pretrain.trackers import seconds_of_steps
 
 _ABSENT = "not in what was published"
 
@@ -154,12 +152,7 @@ class _Reader:
 
     def _seconds(self, model: str) -> float | None:
         found = self._outcome.published.get(model)
-        if found is None or not Folder(found.out).exists(METRICS):
-            return None
-        with tempfile.TemporaryDirectory() as local:
-            path = Path(local, METRICS)
-            path.write_bytes(Folder(found.out).read(METRICS))
-            return float(sum(row["step_s"] for row in read_metrics(path)))
+        return None if found is None else seconds_of_steps(Folder(found.out))
 
     def _no_training(self, model: str) -> str:
         if model in self._graph.given or model not in self._graph.jobs:
