@@ -183,12 +183,7 @@ def _expected_gib(recipe: str, cases: Sequence[tuple[int, int]], *, is_tiny: boo
     from biovl.pretrain import memory as predicting
 
     built = build(settings_of(recipe, is_tiny=is_tiny))
-    info = predicting.describe(
-        built.model,
-        image_size=built.image_size,
-        context=built.context_length,
-        embed_dim=built.model_cfg["embed_dim"],
-    )
+    info = predicting.model_info(built)
     expected = [
         predicting.memory(
             info,

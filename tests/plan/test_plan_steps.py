@@ -142,13 +142,7 @@ def test_plans_train_as_fast_as_a_dry_run_says() -> None:
         }
         own = configs.build(PretrainConfig, {**values, **changes, "workers.count": 8})
         found = describe(own.model, own.optim)
-        info = memory.describe(
-            found.model,
-            image_size=224,
-            context=256,
-            embed_dim=found.model_cfg["embed_dim"],
-            optim=own.optim,
-        )
+        info = memory.model_info(found, own.optim)
         told = estimate(own, info, lengths(118, 2_000_000), accelerators=[A100_40]).forecasts[0]
         assert run.forecast.pairs_per_s == pytest.approx(told.pairs_per_s, rel=0.01)
         assert run.micro_batch == pytest.approx(told.micro_batch, rel=0.02)

@@ -96,7 +96,7 @@ def test_a_batch_that_fits_goes_at_once(described) -> None:
 
 def test_a_micro_batch_fits_the_memory_of_the_gpu(described) -> None:
     run = config(**{"batch.pairs": 65_536, "epochs": 1})
-    info = automatic.memory.describe(described.model, image_size=64, context=77, embed_dim=64)
+    info = automatic.memory.model_info(described)
     sizes = []
     for gigabytes in (4, 8):
         device = replace(H100, memory_bytes=gigabytes * 1e9)
@@ -131,7 +131,9 @@ def held(info: ModelInfo, micro_batch: int):
 
 def test_memory_is_estimated_for_the_optimizer_of_the_run(described, monkeypatch) -> None:
     monkeypatch.setattr(
-        automatic, "largest_micro_batch", lambda config, info, *rest, **named: info.optimizer_bytes
+        automatic.StepCost,
+        "largest_micro_batch",
+        lambda cost, *rest, **_: cost.info.optimizer_bytes,
     )
     adamw, lion = (
         automatic.estimate_pairs(config(**{"optim.name": name}), LENGTHS, 32, 1, H100)

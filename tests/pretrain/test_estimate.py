@@ -16,7 +16,7 @@ from biovl.pretrain.dry_run import render
 from biovl.pretrain.estimate import estimate
 from biovl.pretrain.flops import ForwardCost, TextCost
 from biovl.pretrain.hardware import A100_40, A100_80, H100, NAMED, Accelerator, find_accelerator
-from biovl.pretrain.memory import ModelInfo, describe, loss_bytes, memory
+from biovl.pretrain.memory import ModelInfo, loss_bytes, memory, model_info
 from biovl.pretrain.models import describe as described
 
 
@@ -406,10 +406,7 @@ def test_a_batch_of_long_captions_at_64k_gets_a_micro_batch_that_fits() -> None:
         "out": "out",
     }
     long = configs.build(PretrainConfig, {**values, "batch.pairs": 65_536, "workers.count": 16})
-    found = described(long.model)
-    info = describe(
-        found.model, image_size=224, context=512, embed_dim=found.model_cfg["embed_dim"]
-    )
+    info = model_info(described(long.model))
     forecasts = estimate(long, info, np.full(65_536, 120)).forecasts
     # By hand: ViT-L/14 keeps 37.4 bytes for each of 24 layers, 257 tokens and 1,024 channels.
     for each in forecasts:

@@ -20,7 +20,6 @@ from biovl.pretrain.flops import (
     structure,
     text_cost,
     training_flops,
-    training_flops_per_pair,
 )
 
 GIGA = 1e9
@@ -125,7 +124,6 @@ def test_training_costs_three_forward_passes() -> None:
     # Image 100; a caption of 2 tokens costs 1 + 2·10 + 4·3 + 4 pairs·5 = 53, of 1 token 19.
     cost = ForwardCost(100, TextCost(1, 10, 3, (Window(1, 5),)))
     assert training_flops(cost, [2, 1]) == 3 * (200 + 53 + 19)
-    assert training_flops_per_pair(cost, [2, 1]) == 3 * 136
 
 
 def test_counting_leaves_a_model_with_weights_as_it_is() -> None:

@@ -14,13 +14,12 @@ from biovl.pretrain.flops import forward_cost
 from biovl.pretrain.locking import lock
 from biovl.pretrain.loop import Trainer, train
 from biovl.pretrain.losses import LOSSES
-from biovl.pretrain.memory import describe
 from biovl.pretrain.optimizer import layer_scales, make_optimizer
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.step import gradients
 from biovl.runtime.workers import Workers, share
 from tests.pretrain.groups import in_group
-from tests.pretrain.tiny_clip import gradients_of, pairs, piece, tiny_model, towers_of
+from tests.pretrain.tiny_clip import gradients_of, info_of, pairs, piece, tiny_model, towers_of
 
 
 def locked_gradients(
@@ -187,9 +186,9 @@ def test_without_a_decay_of_layers_there_are_two_groups() -> None:
 
 def test_a_locked_tower_is_counted_with_its_forward_pass_alone() -> None:
     model = tiny_model()
-    whole, all_trained = forward_cost(model), describe(model, image_size=8, context=12, embed_dim=6)
+    whole, all_trained = forward_cost(model), info_of(model)
     lock(model, OptimConfig(locked="text"))
-    some, one_trained = forward_cost(model), describe(model, image_size=8, context=12, embed_dim=6)
+    some, one_trained = forward_cost(model), info_of(model)
     text = float(whole.text([5])[0])
     assert float(whole.training([5])[0]) == 3 * (whole.image + text)
     assert float(some.training([5])[0]) == 3 * whole.image + text

@@ -16,10 +16,9 @@ from biovl.pretrain.config import OptimConfig
 from biovl.pretrain.flops import forward_cost
 from biovl.pretrain.locking import lock
 from biovl.pretrain.losses import info_nce
-from biovl.pretrain.memory import describe
 from biovl.pretrain.step import gradients
 from biovl.runtime.workers import Workers
-from tests.pretrain.tiny_clip import CONTEXT, gradients_of, pairs, tiny_model, towers_of
+from tests.pretrain.tiny_clip import CONTEXT, gradients_of, info_of, pairs, tiny_model, towers_of
 
 BERT = {
     "model_type": "bert",
@@ -189,9 +188,9 @@ def test_unlocked_layers_get_the_gradient_that_they_have_without_a_lock() -> Non
 
 def test_a_tower_locked_in_part_costs_less() -> None:
     model = tiny_model(layers=3)
-    whole, before = forward_cost(model), describe(model, image_size=8, context=12, embed_dim=6)
+    whole, before = forward_cost(model), info_of(model)
     lock(model, OptimConfig(locked="image", image_unlocked_groups=2))
-    some, after = forward_cost(model), describe(model, image_size=8, context=12, embed_dim=6)
+    some, after = forward_cost(model), info_of(model)
     assert 1 < some.image_passes < 2 < whole.image_passes == 3
     assert some.text_passes == 3
     assert 0 < after.locked_parameters < before.image_parameters

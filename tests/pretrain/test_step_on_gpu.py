@@ -65,15 +65,7 @@ def described(config: PretrainConfig):
         found = describe(config.model, config.optim)
         if key not in _WHOLE:
             cut(found.model)
-        _described[key] = (
-            found,
-            memory.describe(
-                found.model,
-                image_size=found.image_size,
-                context=found.context_length,
-                embed_dim=found.model_cfg["embed_dim"],
-            ),
-        )
+        _described[key] = found, memory.model_info(found)
     return _described[key]
 
 

@@ -4,8 +4,10 @@ import torch
 from open_clip.model import CustomTextCLIP
 from torch import nn
 
+from biovl.models.builders.open_clip import Described
 from biovl.models.towers import ImageTower, TextTower
 from biovl.pretrain.batches import Batch
+from biovl.pretrain.memory import ModelInfo, model_info
 from biovl.pretrain.step import Towers
 
 IMAGE_PX, CONTEXT, WORDS = 8, 12, 50
@@ -45,6 +47,21 @@ def towers_of(model: CustomTextCLIP) -> Towers:
         TextTower(model.text, "packed", CONTEXT),
         model.logit_scale,
         model.logit_bias,
+    )
+
+
+def info_of(model: CustomTextCLIP) -> ModelInfo:
+    """Return the description of a tiny model."""
+    half = (0.5, 0.5, 0.5)
+    return model_info(
+        Described(
+            model=model,
+            image_size=IMAGE_PX,
+            mean=half,
+            std=half,
+            context_length=CONTEXT,
+            model_cfg={"embed_dim": 6},
+        )
     )
 
 

@@ -43,14 +43,6 @@ class Activations:
     """Additional temporary bytes at the peak of the backward pass, per image or token; of the
     forward pass if the tower is locked."""
 
-    def bytes_of(self, count: float) -> float:
-        """Return the bytes saved for ``count`` images or tokens, without copies of the weights."""
-        return count * self.each
-
-    def working_bytes_of(self, count: float) -> float:
-        """Return the temporary bytes for ``count`` images or tokens."""
-        return count * self.working
-
 
 @dataclass(frozen=True, kw_only=True)
 class TowerActivations:

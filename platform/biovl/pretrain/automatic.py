@@ -15,7 +15,7 @@ from biovl.models.towers.attention import allow_kernels, has_varlen_kernel
 from biovl.models.towers.kernels import KERNELS, measure
 from biovl.pretrain import hardware, memory
 from biovl.pretrain.config import PretrainConfig, StepConfig
-from biovl.pretrain.estimate import largest_micro_batch, repays_compilation
+from biovl.pretrain.estimate import StepCost, repays_compilation
 from biovl.pretrain.flops import ForwardCost
 from biovl.pretrain.hardware import A100_80
 from biovl.pretrain.loop import uses_bf16
@@ -131,8 +131,7 @@ def _repays(
         known = A100_80
     share = known.utilisation(compiled=False)
     assert share is not None
-    done = plan.place(steps_done).pairs_before if steps_done < plan.steps else plan.pairs
-    pairs = plan.pairs - done
+    pairs = plan.pairs - plan.pairs_before(steps_done)
     flops = float(cost.training(lengths_N).mean()) * pairs
     rate = (known.peak_flops("bf16" if device.bf16 else "fp32") or 0) * share
     return repays_compilation(flops / (workers * rate) / 3600)
@@ -191,16 +190,9 @@ def estimate_pairs(
         device: Properties of the worker's device.
     """
     described = describe(config.model, config.optim)
-    info = memory.model_info(described, config.optim)
-    return largest_micro_batch(
-        config,
-        info,
-        lengths_N,
-        batch=batch,
-        workers=workers,
-        memory_bytes=device.memory_bytes,
-        autocast=device.bf16,
-    )
+    cost = StepCost(config, memory.model_info(described, config.optim), lengths_N)
+    local = math.ceil(batch / workers)
+    return cost.largest_micro_batch(batch, local, device.memory_bytes, autocast=device.bf16)
 
 
 def choose_attention(

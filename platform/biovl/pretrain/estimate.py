@@ -12,7 +12,7 @@ import numpy as np
 
 from biovl.core import config as configs
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.flops import TRAINING_PER_FORWARD, training_flops_per_pair
+from biovl.pretrain.flops import TRAINING_PER_FORWARD, training_flops
 from biovl.pretrain.hardware import NAMED, Accelerator
 from biovl.pretrain.memory import USABLE, Memory, ModelInfo, memory
 from biovl.pretrain.rates import pair_ms
@@ -109,7 +109,7 @@ def estimate(
 
     Args:
         config: Configuration of the run.
-        info: Description of the model, see ``memory.describe``.
+        info: Description of the model, see ``memory.model_info``.
         lengths_N: Tokens of every text of train, with start and end token, not truncated. A
             corpus has counts of CLIP's tokenizer; others are close. Shape [N], N >= 1.
         accelerators: Accelerators to estimate for.
@@ -120,7 +120,7 @@ def estimate(
         ConfigError: If an epoch has less than one full batch.
     """
     plan = Plan.of(len(lengths_N), config.batch, config.epochs)
-    computed = _Computed(config, info, lengths_N)
+    computed = StepCost(config, info, lengths_N)
     mean_tokens, flops = computed.mean_tokens, computed.flops
     batch = max(size for size, _ in plan.epochs)
     fewest, most = (max(1, count) for count in config.workers.bounds)
@@ -134,7 +134,7 @@ def estimate(
         mean_tokens=mean_tokens,
         fill=mean_tokens / info.context,
         flops=flops,
-        flops_padded=training_flops_per_pair(info.cost, [info.context]),
+        flops_padded=training_flops(info.cost, [info.context]),
         passes=computed.passes(micro, local),
         plan=plan,
         steps_done=steps_done,
@@ -151,46 +151,16 @@ def estimate(
     )
 
 
-def largest_micro_batch(
-    config: PretrainConfig,
-    info: ModelInfo,
-    lengths_N: np.ndarray,
-    *,
-    batch: int,
-    workers: int,
-    memory_bytes: float,
-    autocast: bool,
-) -> int | None:
-    """Return the most pairs per forward pass that fit; None if not even one pair does.
-
-    If all pairs of a worker do not fit, they are divided into as few equal micro-batches as
-    possible.
-
-    Args:
-        config: Configuration of the run; its ``step.micro_batch`` is not exceeded.
-        info: Description of the model, see ``memory.describe``.
-        lengths_N: Token counts of the training texts, or of a sample of them. Shape [N], N >= 1.
-        batch: Pairs of all workers in a step.
-        workers: Number of workers.
-        memory_bytes: Memory of a worker's GPU.
-        autocast: Whether matrix products run in bfloat16.
-    """
-    computed = _Computed(config, info, lengths_N)
-    return computed.largest_micro_batch(
-        batch, math.ceil(batch / workers), memory_bytes, autocast=autocast
-    )
-
-
 def repays_compilation(hours_eager: float) -> bool:
     """Return whether a run of some hours without ``step.compile`` is shorter with it."""
     return hours_eager >= LEAST_COMPILED_HOURS
 
 
-class _Computed:
+class StepCost:
     """Compute and memory of a step, including the padding that the text tower computes."""
 
     def __init__(self, config: PretrainConfig, info: ModelInfo, lengths_N: np.ndarray) -> None:
-        self._config, self._info = config, info
+        self._config, self.info = config, info
         step = config.step
         lengths, counts = np.unique(np.minimum(lengths_N, info.context), return_counts=True)
         shares = counts / counts.sum()
@@ -212,7 +182,7 @@ class _Computed:
 
     def _flops(self, micro: int, local: int) -> float:
         """Return the operations per pair, with what is recomputed."""
-        cost, recomputed = self._info.cost, self._config.step.checkpoint_activations
+        cost, recomputed = self.info.cost, self._config.step.checkpoint_activations
 
         def passes(trained: float) -> float:
             share = (trained - 1) / (TRAINING_PER_FORWARD - 1)
@@ -229,9 +199,9 @@ class _Computed:
         tokens = self._tokens
         if fullest:
             more = FULLEST_DEVIATIONS * self._deviation / math.sqrt(min(micro, local))
-            tokens = min(tokens + more, self._info.context)
+            tokens = min(tokens + more, self.info.context)
         return memory(
-            self._info,
+            self.info,
             batch=batch,
             local=local,
             micro_batch=micro,
@@ -246,7 +216,17 @@ class _Computed:
     def largest_micro_batch(
         self, batch: int, local: int, memory_bytes: float, *, autocast: bool
     ) -> int | None:
-        """Return the size of the fewest equal micro-batches that fit; None if none fits."""
+        """Return the most pairs per forward pass that fit; None if not even one pair does.
+
+        If all pairs of a worker do not fit, they are divided into as few equal micro-batches as
+        possible. ``step.micro_batch`` is not exceeded.
+
+        Args:
+            batch: Pairs of all workers in a step.
+            local: Pairs of a worker in a step.
+            memory_bytes: Memory of a worker's GPU.
+            autocast: Whether matrix products run in bfloat16.
+        """
         wanted = min(self._config.step.micro_batch or local, local)
 
         def fits(micro: int) -> bool:

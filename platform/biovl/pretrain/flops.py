@@ -120,11 +120,6 @@ def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> 
     return float(cost.training(lengths_B).sum())
 
 
-def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
-    """Return the mean of ``training_flops`` over pairs, for one or more caption lengths."""
-    return training_flops(cost, lengths_B) / len(lengths_B)
-
-
 def structure(module: nn.Module) -> str:
     """Return a hash of a module's structure: everything that affects its cost, but no weights.
 

@@ -97,25 +97,13 @@ class Memory:
 
 
 def model_info(described: Described, optim: OptimConfig | None = None) -> ModelInfo:
-    """Return the description of a model at the image size and context that it is built for."""
-    return describe(
-        described.model,
-        image_size=described.image_size,
-        context=described.context_length,
-        embed_dim=described.model_cfg["embed_dim"],
-        optim=optim,
-    )
+    """Return the description of a model at the image size and context that it is built for.
 
-
-def describe(
-    model: nn.Module,
-    *,
-    image_size: int,
-    context: int,
-    embed_dim: int,
-    optim: OptimConfig | None = None,
-) -> ModelInfo:
-    """Return the description of an open_clip ``CustomTextCLIP``, on any device, also ``meta``."""
+    Args:
+        described: The model, on any device, also ``meta``.
+        optim: The optimizer, for its state; None: AdamW.
+    """
+    model, context = described.model, described.context_length
     # With trainable parameters: the saved tensors depend on them.
     empty: Any = copied_to(model, "meta", requires_grad=True)
     of_image, of_text = _parameters(empty.visual), _parameters(empty.text)
@@ -123,7 +111,7 @@ def describe(
     @functools.cache
     def image(autocast: bool, recomputed: bool) -> Activations:
         return image_activations(
-            empty.visual, image_size=image_size, autocast=autocast, recomputed=recomputed
+            empty.visual, image_size=described.image_size, autocast=autocast, recomputed=recomputed
         )
 
     @functools.cache
@@ -145,9 +133,9 @@ def describe(
         locked_image_parameters=_locked(empty.visual),
         optimizer_bytes=state_bytes(model, optim or OptimConfig()),
         cost=forward_cost(model),
-        image_size=image_size,
+        image_size=described.image_size,
         context=context,
-        embed_dim=embed_dim,
+        embed_dim=described.model_cfg["embed_dim"],
         activations=activations,
     )
 
@@ -230,7 +218,7 @@ class _Phase(NamedTuple):
 
 def _of_tower(tower: Activations, count: float) -> _Phase:
     """Return the memory of a tower in its backward pass, without gradients."""
-    return _Phase(0, tower.bytes_of(count) + tower.weights, tower.working_bytes_of(count))
+    return _Phase(0, count * tower.each + tower.weights, count * tower.working)
 
 
 def exchange_bytes(*, batch: int, embed_dim: int) -> int:
