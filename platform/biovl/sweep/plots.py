@@ -210,7 +210,7 @@ def _points(
 ) -> None:
     points: dict[int, list[float]] = {}
     for outcome in outcomes:
-        if outcome.status == FINISHED and outcome.final.get(name) is not None:
+        if outcome.final.get(name) is not None:
             points.setdefault(of(outcome.trial), []).append(outcome.final[name])
     numbers = sorted(points)
     for number in numbers:

@@ -1,7 +1,6 @@
 """Reports of a sweep: the dry run, and the published tables, plots and best recipe."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import yaml
 
@@ -71,7 +70,7 @@ def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
     kinds = list(dict.fromkeys(kind for trial in trials for kind in trial.gpu_hours))
     heads = ["trial", "changes", "epochs", "compute", "tokens cut", *(f"{k} h" for k in kinds)]
     first = trials[0]
-    body: list[list[Any]] = [
+    body = [
         [
             trial.name,
             " ".join(f"{name}={value}" for name, value in trial.changes.items()) or "(base)",
@@ -84,18 +83,14 @@ def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
     ]
     total = [_hours(sum(trial.gpu_hours.get(kind, 0.0) for trial in trials)) for kind in kinds]
     body.append(["all", "", "", "", "", *total])
-    widths = [max(len(str(line[i])) for line in [heads, *body]) for i in range(len(heads))]
-    lines = [
-        "  ".join(f"{cell!s:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in [heads, *body]
-    ]
+    table = markdown.plain_table([heads, *body], left=range(len(heads)))
     sizes = sorted({trial.train_pairs for trial in trials})
     lines_of_trials = [
         f"{len(trials)} trials, equal in {config.equal}, of "
         f"{' or '.join(f'{size:,}' for size in sizes)} pairs",
         *([] if all(reads_text_alone(t.config) for t in trials) else [LENGTHS_OF_TEXT]),
         "",
-        *lines,
+        *(line.strip() for line in table),
         "",
         "Hours of one GPU (of all together, where a run needs several), estimated from "
         "published rates.",

@@ -2,7 +2,7 @@
 
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,14 +19,19 @@ _SCORES = (
     *(f"{way}_recall_at_{k}" for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)),
     "pairs",
 )
+_TYPES = {
+    **dict.fromkeys(("trial", "setting", "status", "reason"), pa.string()),
+    **dict.fromkeys(("row", "seed", "context", "batch", "epochs", "epochs_scored"), pa.int64()),
+    **dict.fromkeys(("epoch", "pairs"), pa.int64()),
+}
+"""Types of columns that are not numbers with decimals."""
 
 
 def trials_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
     """Return a row per trial: settings, outcome, scores (recalls as fractions)."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for outcome in outcomes:
-        trial = outcome.trial
-        final = outcome.final
+        trial, final = outcome.trial, outcome.final
         rows.append(
             {
                 "trial": trial.name,
@@ -47,19 +52,7 @@ def trials_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
                 **{name: final.get(name) for name in _SCORES},
             }
         )
-    schema = pa.schema(
-        [
-            *((name, pa.string()) for name in ("trial", "setting", "status", "reason")),
-            *((n, pa.int64()) for n in ("row", "seed", "context", "batch", "epochs", "pairs")),
-            ("epochs_scored", pa.int64()),
-            *((n, pa.float64()) for n in ("petaflops", "seconds", "tokens_cut", "padding")),
-            ("mean_recall_at_1", pa.float64()),
-            *((name, pa.float64()) for name in _SCORES if name != "pairs"),
-        ]
-    )
-    order = list(rows[0])
-    table = pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in order]))
-    return table
+    return _table(rows, rows[0])
 
 
 def curves_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
@@ -73,9 +66,11 @@ def curves_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
         for outcome in outcomes
         for epoch, scores in sorted(outcome.scores.items())
     ]
-    types = {"trial": pa.string(), "epoch": pa.int64(), "pairs": pa.int64()}
-    names = ("trial", "epoch", *_SCORES)
-    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
+    return _table(rows, ("trial", "epoch", *_SCORES))
+
+
+def _table(rows: list[dict[str, Any]], names: Iterable[str]) -> pa.Table:
+    schema = pa.schema([(name, _TYPES.get(name, pa.float64())) for name in names])
     return pa.Table.from_pylist(rows, schema)
 
 

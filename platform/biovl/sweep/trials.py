@@ -318,15 +318,6 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
         raise ConfigError(f"trial {name}: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Properties of the corpora of a trial."""
-
-    mixture: Mixture
-    lengths_N: np.ndarray
-    """Tokens of each caption of an epoch, start and end included. Shape [N], int32."""
-
-
 def _check_val(uri: str, manifest: Manifest) -> None:
     val = manifest.counts["pairs"]["val"]
     if val < 2:
@@ -342,11 +333,13 @@ class _Known:
 
     def __init__(self, *, is_begun: bool) -> None:
         self.is_begun = is_begun
-        self._data: dict[tuple[tuple[str, ...], MixtureConfig], _Data] = {}
+        self._data: dict[tuple[tuple[str, ...], MixtureConfig], tuple[Mixture, np.ndarray]] = {}
         self._models: dict[str, memory.ModelInfo] = {}
 
-    def data(self, config: PretrainConfig) -> _Data:
-        """Return the properties of the corpora of a trial.
+    def data(self, config: PretrainConfig) -> tuple[Mixture, np.ndarray]:
+        """Return the corpora of a trial, and the tokens of each caption of an epoch.
+
+        Start and end are included. Shape [N], int32.
 
         Raises:
             ConfigError: If the first has too few val pairs to compare trials.
@@ -357,7 +350,7 @@ class _Known:
             mixture = read_mixture(config)
             _check_val(config.corpora[0], mixture.parts[0].manifest)
             # The index counts CLIP's tokens without start and end.
-            self._data[key] = _Data(mixture, text_tokens(config, mixture) + _SPECIAL_TOKENS)
+            self._data[key] = mixture, text_tokens(config, mixture) + _SPECIAL_TOKENS
         return self._data[key]
 
     def model(self, config: PretrainConfig) -> memory.ModelInfo:
@@ -376,19 +369,18 @@ class _Known:
 
 def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known: _Known) -> Trial:
     try:
-        data, info = known.data(config), known.model(config)
+        (mixture, lengths_N), info = known.data(config), known.model(config)
         # A published model needs no pretrained weights.
         fork = None
         if find_manifest(config.out) is None:
-            plan = check_run(config, data.mixture, image_px=info.image_size)
-            fork = find_fork(config, data.mixture, plan)
+            plan = check_run(config, mixture, image_px=info.image_size)
+            fork = find_fork(config, mixture, plan)
             # What earlier versions have begun resumes.
             if fork is not None and not known.is_begun:
                 _check_step(config, fork)
     except (ConfigError, ArtifactError) as error:
         raise type(error)(f"trial {name}: {error}") from error
-    lengths_N, val = data.lengths_N, data.mixture.pairs["val"]
-    steps_done = steps_before(config, fork)
+    val, steps_done = mixture.pairs["val"], steps_before(config, fork)
     cost = estimate.estimate(config, info, lengths_N, steps_done=steps_done)
     tokens_cut, padding = waste(lengths_N, info.context)
     hours = {
