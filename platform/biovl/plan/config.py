@@ -62,6 +62,11 @@ class TrainingFleet(Fleet):
                 f"gpus: {self.count} x {self.instance} have {total}, not {self.gpus}; raise count"
             )
 
+    @property
+    def trained_on(self) -> int:
+        """Number of GPUs to train on; 0 on CPUs."""
+        return self.gpus or self.count * self.machine.gpus
+
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:

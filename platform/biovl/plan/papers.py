@@ -1,7 +1,7 @@
 """Compare plans with the numbers that papers report."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ def compare(paper: str) -> tuple[str, list[Row]]:
             what=row["what"],
             unit=row["unit"],
             reported=row["reported"],
-            planned=facts[row["planned"]](),
+            planned=facts.planned(row["planned"]),
             between=facts.between(row["planned"]),
             is_given=row.get("given", False),
             where=row["where"],
@@ -66,7 +66,7 @@ def names() -> list[str]:
     return list(read("papers.yaml"))
 
 
-class _Facts(Mapping[str, Callable[[], float]]):
+class _Facts:
     """Planned numbers of a preset, by their names in ``papers.yaml``."""
 
     def __init__(self, preset: str, published: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ class _Facts(Mapping[str, Callable[[], float]]):
         changes = {"step.compile": False, **published}
         changed = replace(self._config.pretrain, changes=changes)
         self._published = replace(self._config, pretrain=changed)
-        self._known = {
+        self._known: dict[str, Callable[[], float]] = {
             "hours": lambda: self._hours(self._config),
             "hours_published": lambda: self._hours(self._published),
             "time_384": self._time_384,
@@ -95,14 +95,9 @@ class _Facts(Mapping[str, Callable[[], float]]):
             "biomedclip_flops": self._biomedclip_flops,
         }
 
-    def __getitem__(self, name: str) -> Callable[[], float]:
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
+    def planned(self, name: str) -> float:
+        """Return a number of the plan."""
+        return self._known[name]()
 
     def between(self, name: str) -> tuple[float, float] | None:
         """Return the hours of training at the highest and the lowest assumed utilisation."""

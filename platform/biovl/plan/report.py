@@ -93,7 +93,7 @@ def alternatives(planner: Planner) -> list[Alternative]:
     They are bought as those of the plan; on demand where no Capacity Block is sold.
     """
     train = planner.config.train
-    gpus = train.gpus or train.count * train.machine.gpus
+    gpus = train.trained_on
     if not gpus or "pretrain" not in planner.config.jobs:
         return []
     found = []
@@ -185,11 +185,9 @@ def _warnings(planner: Planner, costs: Sequence[Cost], found: Sequence[Swing]) -
     if "assemble" in jobs:
         yield "images of 288 px as planned: assemble with the recipe training"
     train = planner.config.train
-    if train.gpus and train.gpus < train.count * train.machine.gpus:
-        yield (
-            f"{train.count * train.machine.gpus - train.gpus} GPUs of {train.instance} are paid "
-            "for and idle"
-        )
+    idle = train.count * train.machine.gpus - train.trained_on
+    if idle:
+        yield f"{idle} GPUs of {train.instance} are paid for and idle"
 
 
 # --- as text ----------------------------------------------------------------------------------
@@ -357,11 +355,10 @@ def _money(dollars: float, *, cents: bool = False) -> str:
 
 def _change(end: Total | None, likely: Total, what: Literal["dollars", "hours"]) -> str:
     """Return the difference of an end to the likely total; a dash if it is left out."""
-    return "–" if end is None else _signed(getattr(end, what), getattr(likely, what))
-
-
-def _signed(value: float, base: float) -> str:
-    return f"{value / base - 1:+.0%}" if base else "0%"
+    if end is None:
+        return "–"
+    base = getattr(likely, what)
+    return f"{getattr(end, what) / base - 1:+.0%}" if base else "0%"
 
 
 def _count(value: float) -> str:

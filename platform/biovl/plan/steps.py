@@ -207,7 +207,7 @@ class Planner:
         """
         a, fleet = self.assumed, self.config.train
         run = self.training()
-        gpus = fleet.gpus or fleet.count * fleet.machine.gpus
+        gpus = fleet.trained_on
         # The share of Ray is in this number.
         cpu_hours = run.pairs * a["prepare_pair_ms"] / MS_PER_HOUR / a["vcpu_speed"]
         available = fleet.count * fleet.machine.vcpus
@@ -221,7 +221,7 @@ class Planner:
         if gpus:
             missing = cpu_hours / hours - available
             helpers = max(0, math.ceil(missing / self.config.cpu.machine.vcpus))
-        elif not gpus:
+        else:
             hours += cpu_hours / available
         gb_per_pair = (a["stored_image_kb"] + a["pair_kb"]) / 1e6
         storage = {
@@ -252,25 +252,23 @@ class Planner:
             )
         return self._with_requests(cost)
 
-    def training(self, fleet: Fleet | None = None, gpus: int | None = None) -> TrainingCost:
-        """Return the training cost on the machines of the plan, or on others."""
-        a = self.assumed
-        fleet = fleet or self.config.train
-        gpus = gpus or self.config.train.gpus or fleet.count * fleet.machine.gpus
-        name = fleet.machine.accelerator
-        if name is None:
-            machine = fleet.machine
+    def training(self) -> TrainingCost:
+        """Return the training cost on the machines of the plan."""
+        a, fleet = self.assumed, self.config.train
+        machine = fleet.machine
+        if machine.accelerator is None:
             vcpus = machine.vcpus * fleet.count
             accelerator = cores(vcpus, a["cpu_gflops"] * a["vcpu_speed"], machine.memory_gib)
-            gpus, utilisation = 1, 1.0
+            workers, utilisation = 1, 1.0
         else:
-            accelerator, utilisation = accelerator_named(name), a["utilisation"]
+            accelerator, utilisation = accelerator_named(machine.accelerator), a["utilisation"]
+            workers = fleet.trained_on
         return training(
             self.config.pretrain,
             pairs=self.sizes.train_pairs,
             caption_tokens=a["caption_tokens"],
             accelerator=accelerator,
-            workers=gpus,
+            workers=workers,
             utilisation=utilisation,
         )
 
