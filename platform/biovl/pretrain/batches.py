@@ -1,5 +1,6 @@
 """Input of one worker in one training step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,24 +52,18 @@ class Batch:
 
         Lengths stay on the host, where shapes are computed.
         """
-        return Batch(
-            self.pixels_BHWC.to(device, non_blocking=True),
-            self.tokens_T.to(device, non_blocking=True),
-            self.lengths_B,
-            None if self.teacher_B2E is None else self.teacher_B2E.to(device, non_blocking=True),
-        )
+        return self._moved(lambda values: values.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
         """Return the batch in pinned memory, for asynchronous copies to a GPU.
 
         Tensors that are already pinned are not copied.
         """
-        return Batch(
-            self.pixels_BHWC.pin_memory(),
-            self.tokens_T.pin_memory(),
-            self.lengths_B,
-            None if self.teacher_B2E is None else self.teacher_B2E.pin_memory(),
-        )
+        return self._moved(lambda values: values.pin_memory())
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        teacher = None if self.teacher_B2E is None else move(self.teacher_B2E)
+        return Batch(move(self.pixels_BHWC), move(self.tokens_T), self.lengths_B, teacher)
 
     def split(self, pairs: int) -> list["Batch"]:
         """Return the batch as consecutive parts of at most ``pairs`` pairs."""

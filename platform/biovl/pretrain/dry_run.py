@@ -3,7 +3,7 @@
 import itertools
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -188,15 +188,12 @@ def _sources(estimate: RunEstimate) -> Iterable[str]:
 
 def _data(estimate: RunEstimate) -> Sequence[Sequence[str]]:
     rows: list[Sequence[str]] = [("GPUs", "", "pairs/s per GPU*", "vCPUs per GPU", "has", "")]
-    for each in estimate.forecasts:
-        if each.pairs_per_s is None:
-            continue
-        needed, free = _vcpus_per_gpu(estimate, each)
+    for each, rate, needed, free in _vcpus_per_gpu(estimate):
         rows.append(
             (
                 f"{each.workers} x {each.accelerator.name}",
                 each.accelerator.instance,
-                f"{each.pairs_per_s / each.workers:,.0f}",
+                f"{rate:,.0f}",
                 f"{needed:,.1f}",
                 f"{free:,.0f}" if each.accelerator.vcpus else "",
                 "too few: GPUs would wait" if each.accelerator.vcpus and needed > free else "",
@@ -205,22 +202,23 @@ def _data(estimate: RunEstimate) -> Sequence[Sequence[str]]:
     return rows
 
 
-def _vcpus_per_gpu(estimate: RunEstimate, each: Forecast) -> tuple[float, float]:
-    """Return the vCPUs that load pairs for a GPU, and those of its node without the worker's."""
-    rate = (each.pairs_per_s or 0.0) / each.workers
+def _vcpus_per_gpu(estimate: RunEstimate) -> Iterator[tuple[Forecast, float, float, float]]:
+    """Yield pairs per second of a GPU, vCPUs that load them, and those free on its node."""
     own = float(estimate.config["workers"]["cpus"])
-    return rates.vcpus(rate, estimate.pair_ms), max(0.0, each.accelerator.vcpus - own)
+    for each in estimate.forecasts:
+        if each.pairs_per_s is not None:
+            rate = each.pairs_per_s / each.workers
+            needed = rates.vcpus(rate, estimate.pair_ms)
+            yield each, rate, needed, max(0.0, each.accelerator.vcpus - own)
 
 
 def _advice(estimate: RunEstimate) -> Iterable[str]:
     """Return what to do where a node cannot load the pairs that its GPUs train on."""
-    missing = []
-    for each in estimate.forecasts:
-        if each.pairs_per_s is None or not each.accelerator.vcpus:
-            continue
-        needed, free = _vcpus_per_gpu(estimate, each)
-        if needed > free:
-            missing.append((needed - free) * each.workers)
+    missing = [
+        (needed - free) * each.workers
+        for each, _, needed, free in _vcpus_per_gpu(estimate)
+        if each.accelerator.vcpus and needed > free
+    ]
     if not missing:
         return
     yield ""

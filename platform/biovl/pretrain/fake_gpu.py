@@ -146,29 +146,28 @@ def _attention(
     if torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
-    attended: Tensor
     if query.ndim != 4:
         # The kernels take batches alone.
-        attended = torch.ops.aten._scaled_dot_product_attention_math(
+        outputs = torch.ops.aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale
-        )[0]
-        return attended
-    if attn_mask is None and query.dtype != torch.float32:
-        attended = torch.ops.aten._scaled_dot_product_flash_attention(
+        )
+    elif attn_mask is None and query.dtype != torch.float32:
+        outputs = torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, dropout_p, is_causal, scale=scale
-        )[0]
-        return attended
-    bias = None
-    if attn_mask is not None:
-        # The mask as a bias, with aligned rows.
-        bias = attn_mask.to(query.dtype)
-        short = -bias.shape[-1] % 16
-        if short:
-            bias = F.pad(bias, (0, short))[..., :-short]
-        bias = bias.expand(*query.shape[:-1], key.shape[-2])
-    attended = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, bias, True, dropout_p, is_causal, scale=scale
-    )[0]
+        )
+    else:
+        bias = None
+        if attn_mask is not None:
+            # The mask as a bias, with aligned rows.
+            bias = attn_mask.to(query.dtype)
+            short = -bias.shape[-1] % 16
+            if short:
+                bias = F.pad(bias, (0, short))[..., :-short]
+            bias = bias.expand(*query.shape[:-1], key.shape[-2])
+        outputs = torch.ops.aten._scaled_dot_product_efficient_attention(
+            query, key, value, bias, True, dropout_p, is_causal, scale=scale
+        )
+    attended: Tensor = outputs[0]
     return attended
 
 

@@ -22,18 +22,13 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError, TrainingStopped
 from biovl.models import encoder, hub
-from biovl.models.builders.open_clip import Built
+from biovl.models.builders.open_clip import Built, Described
 from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.changes import may_resume, read_changes, read_settings, record_changes
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
-from biovl.pretrain.fork import (
-    advise_fork,
-    find_fork,
-    start_fork,
-    steps_before,
-)
+from biovl.pretrain.fork import Fork, advise_fork, find_fork, start_fork, steps_before
 from biovl.pretrain.journal import Journal
 from biovl.pretrain.lineage import pairs_seen, read_lineage, seen_val_warning
 from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
@@ -132,10 +127,15 @@ def check(config: PretrainConfig) -> None:
         ConfigError: If a setting does not fit.
         ArtifactError: If ``corpus`` is not a corpus, or the weights do not exist.
     """
-    config = complete_model(config)
+    _checked(complete_model(config))
+
+
+def _checked(config: PretrainConfig) -> tuple[Described, Mixture, Fork | None]:
+    """Return model, corpora and fork of a run whose settings fit."""
     described = describe(config.model, config.optim)
     mixture = read_mixture(config)
-    find_fork(config, mixture, check_run(config, mixture, image_px=described.image_size))
+    plan = check_run(config, mixture, image_px=described.image_size)
+    return described, mixture, find_fork(config, mixture, plan)
 
 
 def _published_or_trained(
@@ -358,10 +358,7 @@ def estimated(config: PretrainConfig) -> str:
         ArtifactError: If ``corpus`` is not a corpus.
     """
     config = complete_model(config)
-    described = describe(config.model, config.optim)
-    mixture = read_mixture(config)
-    plan = check_run(config, mixture, image_px=described.image_size)
-    fork = find_fork(config, mixture, plan)
+    described, mixture, fork = _checked(config)
     info = memory.model_info(described, config.optim)
     lengths_N = _caption_tokens(config, mixture, sample=mixture.draws)
     about = describe_mixture(config, mixture)

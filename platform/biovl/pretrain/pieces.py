@@ -84,23 +84,23 @@ def pack_piece(number: int, loaded: Loaded | str) -> pa.Table:
     Pixels are one large binary value, which reaches the object store without a copy.
     """
     error = loaded if isinstance(loaded, str) else None
-    pixels = np.empty(0, np.uint8) if isinstance(loaded, str) else loaded.pixels_BHWC.reshape(-1)
-    tokens = [] if isinstance(loaded, str) else loaded.tokens
-    replaced = {} if isinstance(loaded, str) else loaded.replaced
+    if isinstance(loaded, str):
+        loaded = Loaded(np.empty(0, np.uint8), [], {})
+    pixels = loaded.pixels_BHWC.reshape(-1)
     ends = pa.py_buffer(np.array([0, pixels.nbytes], np.int64))
     data = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), 1, [None, ends, pa.py_buffer(pixels)]
     )
-    lengths = np.array([len(ids) for ids in tokens], np.int32)
-    ids = np.concatenate([np.empty(0, np.int32), *tokens])
-    teacher = None if isinstance(loaded, str) else loaded.teacher_B2E
+    lengths = np.array([len(ids) for ids in loaded.tokens], np.int32)
+    ids = np.concatenate([np.empty(0, np.int32), *loaded.tokens])
+    teacher = loaded.teacher_B2E
     return pa.table(
         {
             "piece": pa.array([number], pa.int64()),
             "pixels": data,
             "tokens": pa.array([ids], pa.list_(pa.int32())),
             "lengths": pa.array([lengths], pa.list_(pa.int32())),
-            "replaced": pa.array([json.dumps(replaced)], pa.string()),
+            "replaced": pa.array([json.dumps(loaded.replaced)], pa.string()),
             "error": pa.array([error], pa.string()),
             **({} if teacher is None else _packed_teacher(teacher)),
         }

@@ -1,6 +1,7 @@
 """Schedule of a run: batch sizes, epochs and learning rate, by number of pairs trained on."""
 
 import bisect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Plan:
 
     def ends(self) -> list[int]:
         """Return the number of completed steps at the end of each epoch."""
-        return [sum(steps for _, steps in self.epochs[: n + 1]) for n in range(len(self.epochs))]
+        return list(itertools.accumulate(steps for _, steps in self.epochs))
 
     def place(self, steps_done: int) -> StepPosition:
         """Return the position of the step that follows ``steps_done`` steps."""
