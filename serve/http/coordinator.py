@@ -7,7 +7,7 @@ one replica fails to load the new release, no replica switches to it.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -64,9 +64,19 @@ class Orders:
     """Whether all replicas serve the target release."""
 
 
-@dataclass
-class Coordination:
-    """State that replicas share, in one process. Independent of Ray; the clock is an argument."""
+class Coordinator(Leases, Snapshots, Protocol):
+    """State that replicas share, in this process or remote."""
+
+    async def serving(self) -> ReleaseTarget | None: ...
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...
+    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders: ...
+    async def remove_replica(self, replica: str) -> None: ...
+
+
+@dataclass(eq=False)
+class LocalCoordinator:
+    """Coordinator in this process. Independent of Ray; the clock is an argument."""
 
     silent_s: float = 10.0
     """Replicas that have not reported for this long are ignored, in seconds."""
@@ -82,23 +92,23 @@ class Coordination:
     _reports: dict[str, tuple[float, ReplicaReport]] = field(default_factory=dict)
     _values: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
 
-    def serving(self) -> ReleaseTarget | None:
+    async def serving(self) -> ReleaseTarget | None:
         """Return the release being served; None before the first replica has started."""
         return self._serving
 
-    def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
         """Return the release to serve; if there is none yet, set it to ``initial``."""
         if self._serving is None:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving
 
-    def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget:
+    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget:
         """Request a release from all replicas; return it with its generation.
 
         Requesting the same release twice has no effect. A different release replaces one that is
         not loaded yet.
         """
-        serving = self.begin(candidate)
+        serving = await self.begin(candidate)
         self._reason = ""
         for known in (self._next, serving):
             if known is not None and replace(known, generation=0) == replace(
@@ -109,7 +119,7 @@ class Coordination:
         self._next = replace(candidate, generation=self._newest)
         return self._next
 
-    def exchange(self, replica: str, report: ReplicaReport) -> Orders:
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         """Store the report of a replica, and return the releases that it must serve and load."""
         now = self.clock()
         self._reports[replica] = now, report
@@ -140,10 +150,14 @@ class Coordination:
             settled=settled and self._next is None,
         )
 
-    def remove_replica(self, replica: str) -> bool:
-        """Remove a replica that shuts down; return whether it was the last one."""
+    async def remove_replica(self, replica: str) -> None:
+        """Remove a replica that shuts down.
+
+        After the last one, a service restarted with the same settings starts from those settings.
+        """
         self._reports.pop(replica, None)
-        return not self._reports
+        if not self._reports:
+            self._serving = self._next = None
 
     def alone_for(self) -> float:
         """Return the seconds since the last report of any replica."""
@@ -168,53 +182,16 @@ class Coordination:
         ):
             self._serving, self._next = self._next, None
 
-    def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
         """Store a value of a replica for ``keep_s`` seconds, replacing the previous one."""
         self._values[kind, replica] = self.clock() + keep_s, payload
 
-    def get_all(self, kind: str) -> dict[str, Any]:
+    async def get_all(self, kind: str) -> dict[str, Any]:
         """Return the unexpired values of a kind, by replica."""
         now = self.clock()
         self._values = {key: entry for key, entry in self._values.items() if entry[0] > now}
         return {name: payload for (of, name), (_, payload) in self._values.items() if of == kind}
 
-
-class Coordinator(Leases, Snapshots, Protocol):
-    """Asynchronous access to a ``Coordination``, in this process or remote."""
-
-    async def serving(self) -> ReleaseTarget | None: ...
-    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...
-    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
-    async def exchange(self, replica: str, report: ReplicaReport) -> Orders: ...
-    async def remove_replica(self, replica: str) -> None: ...
-
-
-class LocalCoordinator:
-    """Coordinator for a service that is one process."""
-
-    def __init__(self, state: Coordination | None = None) -> None:
-        self._state = state or Coordination()
-
-    async def serving(self) -> ReleaseTarget | None:
-        return self._state.serving()
-
-    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
-        return self._state.begin(initial)
-
-    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget:
-        return self._state.request_release(candidate)
-
-    async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
-        return self._state.exchange(replica, report)
-
-    async def remove_replica(self, replica: str) -> None:
-        self._state.remove_replica(replica)
-
-    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
-        self._state.put(kind, replica, payload, keep_s=keep_s)
-
-    async def get_all(self, kind: str) -> Mapping[str, Any]:
-        return self._state.get_all(kind)
-
     async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
-        return await self._state.buckets.lease(key, count, per_s, burst)
+        """Take up to ``count`` tokens of the rate limit from a bucket, and return their number."""
+        return await self.buckets.lease(key, count, per_s, burst)

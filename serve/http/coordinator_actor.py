@@ -5,7 +5,7 @@ import functools
 import time
 from typing import Any, cast
 
-from serve.http.coordinator import Coordination, Coordinator, LocalCoordinator
+from serve.http.coordinator import Coordinator, LocalCoordinator
 
 
 def ray_coordinator(name: str, *, poll_s: float) -> Coordinator:
@@ -61,24 +61,19 @@ class _Client:
 
 
 class _Actor(LocalCoordinator):
-    """``Coordination`` in its own process, which exits when there are no replicas."""
+    """Coordinator in its own process, which exits when there are no replicas."""
 
     _ALONE_S = 60.0
 
     def __init__(self, silent_s: float) -> None:
-        super().__init__(Coordination(silent_s=silent_s))
+        super().__init__(silent_s)
         self._born = time.monotonic()
         self._watch = asyncio.get_event_loop().create_task(self._until_alone())
 
     async def _until_alone(self) -> None:
         import ray
 
-        while min(self._state.alone_for(), time.monotonic() - self._born) < self._ALONE_S:
+        while min(self.alone_for(), time.monotonic() - self._born) < self._ALONE_S:
             await asyncio.sleep(1)
         # exit_actor() works only within an actor task, so the actor kills itself by handle.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
-
-    async def remove_replica(self, replica: str) -> None:
-        if self._state.remove_replica(replica):
-            # A service restarted with the same settings starts from those settings.
-            self._state = Coordination(silent_s=self._state.silent_s)

@@ -11,7 +11,7 @@ import pytest
 from biovl.core import artifacts
 from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.core.errors import ArtifactError
-from serve.http.coordinator import Coordination, LocalCoordinator, ReleaseTarget, ReplicaReport
+from serve.http.coordinator import LocalCoordinator, ReleaseTarget, ReplicaReport
 from serve.http.problems import Problem
 from serve.search.holder import Holder
 from serve.search.release import Release, find, load_release
@@ -248,7 +248,7 @@ def test_a_coordinator_that_was_restarted_assigns_no_generation_that_failed_befo
         with pytest.raises(Problem):
             await replica.reload(str(second), None)
         weights.write_bytes(whole)
-        coordinator._state = Coordination()
+        replica._coordinator = LocalCoordinator()
         await replica.reload(str(second), None)
         assert served(replica) == version(second)
         await replica.close()
@@ -335,48 +335,62 @@ def wanted(generation: int) -> ReleaseTarget:
 
 
 def test_a_replica_that_died_is_not_waited_for() -> None:
-    now = [0.0]
-    state = Coordination(silent_s=10, clock=lambda: now[0])
-    first, second = wanted(1), wanted(2)
-    for name in ("lives", "dies"):
-        state.exchange(name, ReplicaReport(serving=first))
-    assert state.request_release(second) == second
-    assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == first
-    now[0] = 11
-    assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == second
+    async def test() -> None:
+        now = [0.0]
+        state = LocalCoordinator(silent_s=10, clock=lambda: now[0])
+        first, second = wanted(1), wanted(2)
+        for name in ("lives", "dies"):
+            await state.exchange(name, ReplicaReport(serving=first))
+        assert await state.request_release(second) == second
+        loaded = ReplicaReport(serving=first, loaded=2)
+        assert (await state.exchange("lives", loaded)).serving == first
+        now[0] = 11
+        assert (await state.exchange("lives", loaded)).serving == second
+
+    run(test())
 
 
 def test_no_generation_is_assigned_twice() -> None:
-    state = Coordination()
-    state.exchange("one", ReplicaReport(serving=wanted(1)))
-    assigned = []
-    for number in (2, 3, 4):
-        pending = state.request_release(wanted(number))
-        assigned.append(pending.generation)
-        failed = ReplicaReport(serving=wanted(1), failed=pending.generation, reason="no memory")
-        assert state.exchange("one", failed).reason == "no memory"
-    assert assigned == [2, 3, 4]
-    # One that knows of a later failure than a coordinator that was restarted.
-    fresh = Coordination()
-    fresh.exchange("one", ReplicaReport(serving=wanted(1), failed=4))
-    assert fresh.request_release(wanted(2)).generation == 5
+    async def test() -> None:
+        state = LocalCoordinator()
+        await state.exchange("one", ReplicaReport(serving=wanted(1)))
+        assigned = []
+        for number in (2, 3, 4):
+            pending = await state.request_release(wanted(number))
+            assigned.append(pending.generation)
+            failed = ReplicaReport(serving=wanted(1), failed=pending.generation, reason="no memory")
+            assert (await state.exchange("one", failed)).reason == "no memory"
+        assert assigned == [2, 3, 4]
+        # One that knows of a later failure than a coordinator that was restarted.
+        fresh = LocalCoordinator()
+        await fresh.exchange("one", ReplicaReport(serving=wanted(1), failed=4))
+        assert (await fresh.request_release(wanted(2))).generation == 5
+
+    run(test())
 
 
 def test_a_coordinator_that_was_restarted_learns_from_its_replicas() -> None:
-    state = Coordination()
-    assert state.serving() is None
-    orders = state.exchange("one", ReplicaReport(serving=wanted(3)))
-    assert orders.serving == wanted(3)
-    # One that has missed the last exchange follows.
-    assert state.exchange("two", ReplicaReport(serving=wanted(2))).serving == wanted(3)
+    async def test() -> None:
+        state = LocalCoordinator()
+        assert await state.serving() is None
+        orders = await state.exchange("one", ReplicaReport(serving=wanted(3)))
+        assert orders.serving == wanted(3)
+        # One that has missed the last exchange follows.
+        orders = await state.exchange("two", ReplicaReport(serving=wanted(2)))
+        assert orders.serving == wanted(3)
+
+    run(test())
 
 
 def test_values_of_replicas_are_kept_for_a_while() -> None:
-    now = [0.0]
-    state = Coordination(clock=lambda: now[0])
-    state.put("numbers", "one", 1, keep_s=5)
-    state.put("numbers", "two", 2, keep_s=50)
-    state.put("other", "one", 3)
-    assert state.get_all("numbers") == {"one": 1, "two": 2}
-    now[0] = 6
-    assert state.get_all("numbers") == {"two": 2}
+    async def test() -> None:
+        now = [0.0]
+        state = LocalCoordinator(clock=lambda: now[0])
+        await state.put("numbers", "one", 1, keep_s=5)
+        await state.put("numbers", "two", 2, keep_s=50)
+        await state.put("other", "one", 3)
+        assert await state.get_all("numbers") == {"one": 1, "two": 2}
+        now[0] = 6
+        assert await state.get_all("numbers") == {"two": 2}
+
+    run(test())
