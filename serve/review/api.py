@@ -1,11 +1,15 @@
-"""The ASGI application of the review service: endpoints, middleware and the web page. No Ray."""
+"""The ASGI application of the review service: endpoints, middleware and the web page. No Ray.
 
-import asyncio
+Endpoints work in threads, whose work is completed even if the client disconnects: votes are saved
+whole.
+"""
+
 import re
-from collections.abc import AsyncIterator, Callable
+from asyncio import to_thread
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,8 +37,6 @@ SHARED_PAGE = Path(__file__).parents[1] / "search" / "page"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_STORE = {"Cache-Control": "no-store"}
 _CSV = "text/csv; charset=utf-8"
-
-Found = TypeVar("Found")
 
 
 def review_api(desk: Desk, *, replica: str = "0", draining: Draining | None = None) -> FastAPI:
@@ -119,14 +121,14 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     async def readyz() -> dict[str, bool]:
         """Report that keys can be checked and the database is available; otherwise 503."""
         keys.check_readable()
-        await _in_thread(_asked, desk)
+        await to_thread(_asked, desk)
         return {"ready": True}
 
     @routes.get("/v1/review", tags=["review"])
     async def begin(name: Reviewer, response: Response) -> messages.Review:
         """Return the questions, the taxonomy, and the progress of the review."""
         response.headers.update(_NO_STORE)
-        return await _in_thread(desk.begin, name)
+        return await to_thread(desk.begin, name)
 
     @routes.post("/v1/next", tags=["review"])
     async def following(
@@ -134,7 +136,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     ) -> messages.NextAnswer:
         """Assign and reserve a cluster for the reviewer; the same one until it is labelled."""
         response.headers.update(_NO_STORE)
-        return await _in_thread(desk.next, name, wanted.skip)
+        return await to_thread(desk.next, name, wanted.skip)
 
     @routes.get("/v1/clusters/{cluster_id}", tags=["review"])
     async def look(
@@ -150,23 +152,23 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
         place = messages.Place.model_construct(
             cluster_id=cluster_id, key=cluster_key, practice=practice
         )
-        return await _in_thread(desk.view, name, place)
+        return await to_thread(desk.view, name, place)
 
     @routes.post("/v1/hold", tags=["review"])
     async def hold(name: Reviewer, place: messages.Place) -> dict[str, bool]:
         """Renew the reservation of a cluster; false if another reviewer has taken it."""
-        return {"held": await _in_thread(desk.hold, name, place)}
+        return {"held": await to_thread(desk.hold, name, place)}
 
     @routes.post("/v1/votes", tags=["review"])
     async def vote(name: Reviewer, said: messages.VoteRequest) -> messages.VoteAnswer:
         """Save a vote; it is on disk when the response is sent."""
-        return await _in_thread(desk.vote, name, said)
+        return await to_thread(desk.vote, name, said)
 
     @routes.get("/v1/votes.csv", tags=["votes"], response_class=Response)
     async def export(request: Request) -> Response:
         """Return all current votes as CSV. Requires the scope ``admin``."""
         check_scope(request, "admin")
-        data = await _in_thread(desk.export_csv)
+        data = await to_thread(desk.export_csv)
         named = {"Content-Disposition": 'attachment; filename="votes.csv"'}
         return Response(data, media_type=_CSV, headers={**_NO_STORE, **named})
 
@@ -180,7 +182,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
                 415, "unsupported-media-type", "send the file itself with Content-Type: text/csv"
             )
         data = await request.body()
-        return await _in_thread(_brought, desk, data)
+        return await to_thread(_brought, desk, data)
 
     return routes
 
@@ -195,11 +197,6 @@ def _brought(desk: Desk, data: bytes) -> messages.ImportAnswer:
 def _asked(desk: Desk) -> None:
     with desk.database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")
-
-
-async def _in_thread(work: Callable[..., Found], *arguments: Any) -> Found:
-    # The work is completed even if the client disconnects, so that votes are saved atomically.
-    return await asyncio.to_thread(work, *arguments)
 
 
 def _handle_database(app: FastAPI, replica: str) -> None:

@@ -171,8 +171,8 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Off
     if practice:
         # In order; skipped ones come last.
         return Offer(min(practice, key=lambda one: now.passed.get(one, 0.0)), "practice")
-    for cluster_id in now.reserved:
-        return _offer(cluster_id, rules, now)
+    if now.reserved:
+        return offer(now.reserved[0], rules, now)
     best: tuple[tuple[float, ...], int] | None = None
     for cluster in clusters:
         one = cluster.cluster_id
@@ -187,7 +187,15 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Off
         )
         if best is None or place < best[0]:
             best = place, one
-    return None if best is None else _offer(best[1], rules, now)
+    return None if best is None else offer(best[1], rules, now)
+
+
+def offer(cluster_id: int, rules: Rules, now: ReviewerState, *, practice: bool = False) -> Offer:
+    """Return how a reviewer is given a cluster: for practice, to vote, or because of a tie."""
+    if practice:
+        return Offer(cluster_id, "practice")
+    ties = rules.ties_of(cluster_id, now.states.get(cluster_id, _NO_STATE))
+    return Offer(cluster_id, "again" if ties else "vote", ties)
 
 
 def may_reserve(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
@@ -264,8 +272,3 @@ def _is_open_again(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
     state = now.states.get(cluster_id, _NO_STATE)
     is_free = not now.own[cluster_id] and not now.taken.get(cluster_id, 0)
     return is_free and bool(rules.ties_of(cluster_id, state))
-
-
-def _offer(cluster_id: int, rules: Rules, now: ReviewerState) -> Offer:
-    ties = rules.ties_of(cluster_id, now.states.get(cluster_id, _NO_STATE))
-    return Offer(cluster_id, "again" if ties else "vote", ties)

@@ -1,8 +1,7 @@
 """Clusters and their members, read from ``concepts/`` one row group at a time."""
 
+import functools
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,25 +62,7 @@ class ReviewConcepts:
         with translate_storage_errors(self._folder.described):
             self.clusters = self._read_clusters()
             self._metadata, self._groups = self._read_places()
-        self._sheets: OrderedDict[int, tuple[Member, ...]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def sheet(self, cluster_id: int) -> tuple[Member, ...]:
-        """Return the members of a cluster that are shown to reviewers, at most 30, by rank.
-
-        Reads only their row groups.
-        """
-        with self._lock:
-            if cluster_id in self._sheets:
-                self._sheets.move_to_end(cluster_id)
-                return self._sheets[cluster_id]
-        with translate_storage_errors(self._folder.described):
-            members = self._read_sheet(cluster_id)
-        with self._lock:
-            self._sheets[cluster_id] = members
-            while len(self._sheets) > _KEPT_SHEETS:
-                self._sheets.popitem(last=False)
-        return members
+        self.sheet = functools.lru_cache(_KEPT_SHEETS)(self._sheet)
 
     def _read_clusters(self) -> Mapping[int, Cluster]:
         name = "clusters.parquet"
@@ -109,13 +90,20 @@ class ReviewConcepts:
                 groups.setdefault(cluster_id, []).append(number)
         return file.metadata, groups
 
-    def _read_sheet(self, cluster_id: int) -> tuple[Member, ...]:
+    def _sheet(self, cluster_id: int) -> tuple[Member, ...]:
+        """Return the members of a cluster that are shown to reviewers, at most 30, by rank.
+
+        Reads only their row groups.
+        """
         groups = self._groups.get(cluster_id, [])
         if not groups:
             return ()
         path = self._folder.at("members.parquet")
-        # Opened for each call: a Parquet reader is not thread-safe.
-        with self._folder.filesystem.open_input_file(path) as stream:
+        with (
+            translate_storage_errors(self._folder.described),
+            # Opened for each call: a Parquet reader is not thread-safe.
+            self._folder.filesystem.open_input_file(path) as stream,
+        ):
             file = pq.ParquetFile(stream, metadata=self._metadata)
             table = file.read_row_groups(groups, ["cluster_id", *_MEMBERS])
         rows = table.filter(pc.equal(table["cluster_id"], cluster_id)).to_pylist()

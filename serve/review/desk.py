@@ -1,7 +1,6 @@
 """Actions of reviewers, independent of HTTP: get a cluster, vote, skip, go back."""
 
 import base64
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +12,7 @@ from biovl.concepts.votes import ReviewVote, read_votes, validate_vote, write_vo
 from biovl.core.errors import ConfigError
 from serve.http.problems import Problem
 from serve.review import assignment, messages, store
-from serve.review.assignment import Kind, Offer, ReviewerState, Rules
+from serve.review.assignment import Offer, ReviewerState, Rules
 from serve.review.concepts import Cluster, Member, ReviewConcepts, practice_of
 from serve.review.settings import ReviewSettings
 from serve.review.tables import Database, votes
@@ -52,11 +51,7 @@ class Desk:
             reviewer=reviewer,
             concepts=self.concepts.fingerprint[:12],
             panels=[
-                messages.PanelAnswer(
-                    panel_type=one.panel_type,
-                    panel_subtype=one.panel_subtype,
-                    question=one.question,
-                )
+                messages.PanelAnswer.model_validate(one, from_attributes=True)
                 for one in taxonomy.panels
             ],
             concepts_by_global={name: list(below) for name, below in taxonomy.concepts.items()},
@@ -86,7 +81,8 @@ class Desk:
         """Return a cluster with a reviewer's vote on it, without reserving it."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.reading() as connection:
-            offer = self._offer(self._standing(connection, reviewer), cluster, place.practice)
+            now = self._standing(connection, reviewer)
+            offer = assignment.offer(cluster.cluster_id, self.rules, now, practice=place.practice)
             own = self._own(connection, reviewer, offer)
         return self._sheet(offer, own)
 
@@ -116,23 +112,26 @@ class Desk:
                 the reviewer may not vote on it; 422 for names that are not in the taxonomy.
         """
         cluster = self.cluster(request.cluster_id, request.key)
-        vote = self._checked(
-            ReviewVote(
-                cluster_id=cluster.cluster_id,
-                key=cluster.key,
-                reviewer=reviewer,
-                panel_type=request.panel_type,
-                panel_subtype=request.panel_subtype,
-                global_concepts=tuple(request.global_concepts),
-                local_concepts=tuple(request.local_concepts),
-                practice=request.practice,
-                created=store.now(),
-            )
+        given = ReviewVote(
+            cluster_id=cluster.cluster_id,
+            key=cluster.key,
+            reviewer=reviewer,
+            panel_type=request.panel_type,
+            panel_subtype=request.panel_subtype,
+            global_concepts=tuple(request.global_concepts),
+            local_concepts=tuple(request.local_concepts),
+            practice=request.practice,
+            created=store.now(),
         )
+        try:
+            vote = validate_vote(given, self.taxonomy)
+        except ConfigError as error:
+            raise Problem(422, "invalid-vote", str(error)) from None
         with self.database.writing() as connection:
             now = self._standing(connection, reviewer)
             self._check_place(vote, now)
-            is_again = self._offer(now, cluster, request.practice).kind == "again"
+            offer = assignment.offer(cluster.cluster_id, self.rules, now, practice=request.practice)
+            is_again = offer.kind == "again"
             store.save(connection, vote, self.taxonomy, is_again=is_again, source="page")
             assignment.note_answered(connection, vote, self.rules)
             now = self._standing(connection, reviewer)
@@ -176,7 +175,7 @@ class Desk:
                 if state is None or not state.ties:
                     assignment.note_answered(connection, vote, self.rules)
         return messages.ImportAnswer(
-            saved=done.saved,
+            saved=len(done.votes),
             unchanged=done.unchanged,
             refused=refused[:_REFUSED_MOST],
             refused_total=len(refused),
@@ -210,19 +209,6 @@ class Desk:
 
     def _standing(self, connection: Connection, reviewer: str) -> ReviewerState:
         return assignment.reviewer_state(connection, self.concepts.clusters, self.rules, reviewer)
-
-    def _offer(self, now: ReviewerState, cluster: Cluster, practice: bool) -> Offer:
-        if practice:
-            return Offer(cluster.cluster_id, "practice")
-        state = now.states.get(cluster.cluster_id, store.State())
-        ties = self.rules.ties_of(cluster.cluster_id, state)
-        return Offer(cluster.cluster_id, "again" if ties else "vote", ties)
-
-    def _checked(self, vote: ReviewVote) -> ReviewVote:
-        try:
-            return validate_vote(vote, self.taxonomy)
-        except ConfigError as error:
-            raise Problem(422, "invalid-vote", str(error)) from None
 
     def _check_place(self, vote: ReviewVote, now: ReviewerState) -> None:
         if vote.practice:
@@ -264,17 +250,15 @@ class Desk:
         )
 
     def _sheet(self, offer: Offer, own: ReviewVote | None) -> messages.Sheet:
-        cluster = self.concepts.clusters[offer.cluster_id]
-        kind: Kind = offer.kind
+        answers = None
+        if own is not None:
+            answers = messages.Answers.model_validate(own, from_attributes=True)
         return messages.Sheet(
-            cluster_id=cluster.cluster_id,
-            key=cluster.key,
-            kind=kind,
+            **vars(self.concepts.clusters[offer.cluster_id]),
+            kind=offer.kind,
             ties=list(offer.ties),
-            size=cluster.size,
-            cohesion=cluster.cohesion,
-            answers=None if own is None else _answers(own),
-            members=list(_members(self.concepts.sheet(cluster.cluster_id))),
+            answers=answers,
+            members=[_member(one) for one in self.concepts.sheet(offer.cluster_id)],
         )
 
     def _recent(self, connection: Connection, reviewer: str) -> list[messages.Recent]:
@@ -285,7 +269,7 @@ class Desk:
             .limit(_RECENT)
         )
         return [
-            messages.Recent(cluster_id=row.cluster_id, key=row.key, practice=row.practice)
+            messages.Recent.model_validate(row, from_attributes=True)
             for row in rows
             if self._keys.get(row.cluster_id) == row.key
         ]
@@ -333,27 +317,9 @@ def open_desk(settings: ReviewSettings) -> Desk:
     return Desk(settings, concepts, taxonomy, Database(settings.database), rules)
 
 
-def _answers(vote: ReviewVote) -> messages.Answers:
-    return messages.Answers(
-        panel_type=vote.panel_type,
-        panel_subtype=vote.panel_subtype,
-        global_concepts=list(vote.global_concepts),
-        local_concepts=list(vote.local_concepts),
-    )
-
-
-def _members(members: Iterable[Member]) -> Iterable[messages.MemberAnswer]:
-    for one in members:
-        url = None
-        if one.thumbnail:
-            # Embedded in the response: an <img> cannot send the API key; 30 requests are slower.
-            url = f"data:image/jpeg;base64,{base64.b64encode(one.thumbnail).decode()}"
-        yield messages.MemberAnswer(
-            rank=one.rank,
-            row_id=one.row_id,
-            caption=one.caption,
-            distance=one.distance,
-            width_px=one.width_px,
-            height_px=one.height_px,
-            thumbnail=url,
-        )
+def _member(member: Member) -> messages.MemberAnswer:
+    url = None
+    if member.thumbnail:
+        # Embedded in the response: an <img> cannot send the API key; 30 requests are slower.
+        url = f"data:image/jpeg;base64,{base64.b64encode(member.thumbnail).decode()}"
+    return messages.MemberAnswer(**{**vars(member), "thumbnail": url})

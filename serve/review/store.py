@@ -21,7 +21,8 @@ from serve.review.ties import tied_fields
 Source = Literal["page", "import"]
 
 _KEYS = ("cluster_id", "key", "reviewer", "practice")
-_SAID = ("panel_type", "panel_subtype", "global_concepts", "local_concepts", "created")
+_LISTS = ("global_concepts", "local_concepts")
+_SAID = ("panel_type", "panel_subtype", *_LISTS, "created")
 _MAX_CHARS = {"key": 64, "reviewer": 64, "created": 64}
 
 
@@ -175,12 +176,10 @@ def export_votes(connection: Connection) -> Iterable[ReviewVote]:
 
 @dataclass
 class Imported:
-    """Counts of imported, unchanged and rejected votes."""
+    """Imported votes, and the number of unchanged ones."""
 
-    saved: int = 0
     unchanged: int = 0
     """Votes that are in the database already, or that a later vote of the reviewer replaces."""
-    refused: int = 0
     votes: Sequence[ReviewVote] = ()
     """The saved votes."""
 
@@ -220,7 +219,6 @@ def import_votes(
             spelled[reviewer_key(name)] = name
         except ConfigError as error:
             refuse(vote, str(error))
-            done.refused += 1
             continue
         place = _place(fine)
         before = later.get(place)
@@ -234,9 +232,9 @@ def import_votes(
         if found is not None and _stays(_vote(row), found):
             del later[_place(row)]
             done.unchanged += 1
-    done.saved, done.votes = len(later), list(later.values())
-    if later:
-        _save_all(connection, list(later.values()), taxonomy)
+    done.votes = list(later.values())
+    if done.votes:
+        _save_all(connection, done.votes, taxonomy)
     return done
 
 
@@ -294,20 +292,13 @@ def _place(one: Any) -> tuple[Any, ...]:
 
 def _values(vote: ReviewVote) -> dict[str, Any]:
     values = {name: getattr(vote, name) for name in (*_KEYS, *_SAID)}
-    for name in ("global_concepts", "local_concepts"):
+    for name in _LISTS:
         values[name] = list(values[name])
     return values
 
 
 def _vote(row: Any) -> ReviewVote:
-    return ReviewVote(
-        cluster_id=row.cluster_id,
-        key=row.key,
-        reviewer=row.reviewer,
-        panel_type=row.panel_type,
-        panel_subtype=row.panel_subtype,
-        global_concepts=tuple(row.global_concepts),
-        local_concepts=tuple(row.local_concepts),
-        practice=row.practice,
-        created=row.created,
-    )
+    values = {name: getattr(row, name) for name in (*_KEYS, *_SAID)}
+    for name in _LISTS:
+        values[name] = tuple(values[name])
+    return ReviewVote(**values)
