@@ -26,9 +26,5 @@ def recall_at_10(
         return 1.0
     if query.settings or kind is None:
         return None
-    measured: Any = index.get("recall")
-    for step in (query.over[0], kind):
-        measured = measured.get(step) if isinstance(measured, Mapping) else None
-    if isinstance(measured, Mapping):
-        measured = measured.get("recall_at_10")
-    return float(measured) if isinstance(measured, int | float) else None
+    measured: float | None = index.get("recall", {}).get(query.over[0], {}).get(kind)
+    return measured

@@ -46,7 +46,6 @@ class BenchmarksAnswer(BaseModel):
 def router(context: Context) -> APIRouter:
     """Return the routes for zero-shot classification."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
-    served = context.served
     benchmarks = BenchmarksAnswer.model_validate(
         {"benchmarks": list(PROMPTS.values())}, from_attributes=True
     ).model_dump()
@@ -69,18 +68,15 @@ def router(context: Context) -> APIRouter:
     )
     async def classify(request: Request) -> Response:
         parsed = await parse_request(request, ClassifyRequest, context.settings.limits)
-        return await _answer(context, served, exchange_in(request.scope), parsed)
+        return await _answer(context, exchange_in(request.scope), parsed)
 
     return routes
 
 
 async def _answer(
-    context: Context,
-    served: DescriptionCache,
-    exchange: Exchange,
-    parsed: ParsedRequest[ClassifyRequest],
+    context: Context, exchange: Exchange, parsed: ParsedRequest[ClassifyRequest]
 ) -> Response:
-    message, limits = parsed.message, context.settings.limits
+    message, limits, served = parsed.message, context.settings.limits, context.served
     classes, templates = _classes(message, limits)
     images = _images(parsed, limits)
     prompts = [fill_template(template, name) for name in classes for template in templates]

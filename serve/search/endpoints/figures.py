@@ -50,7 +50,7 @@ class FiguresAnswer(Answer):
 def router(context: Context) -> APIRouter:
     """Return the routes for figures."""
     routes = context.router(tags=["figures"], dependencies=[context.needs("search")])
-    served, shown = context.served, context.settings.rights
+    shown = context.settings.rights
 
     @routes.get(
         "/v1/figures",
@@ -69,7 +69,7 @@ def router(context: Context) -> APIRouter:
         figures = [
             one if one is None else figure_json(one, shown, prefix) for one in metadata.figures
         ]
-        return json_answer({**await _head(request, served, metadata), "figures": figures})
+        return json_answer({**await _head(context, request, metadata), "figures": figures})
 
     @routes.get(
         "/v1/figures/{figure_id}",
@@ -83,7 +83,7 @@ def router(context: Context) -> APIRouter:
         if about is None:
             raise unknown_figure(figure_id)
         figure = figure_json(about, shown, exchange_in(request.scope).prefix)
-        return json_answer({**await _head(request, served, metadata), "figure": figure})
+        return json_answer({**await _head(context, request, metadata), "figure": figure})
 
     async def image(request: Request, figure_id: FigureId, size: Size) -> Response:
         (about,) = (await context.engine.figures([figure_id])).figures
@@ -144,13 +144,11 @@ def _withheld(about: Mapping[str, Any], why: str) -> Problem:
     )
 
 
-async def _head(
-    request: Request, served: DescriptionCache, metadata: FigureMetadata
-) -> dict[str, Any]:
+async def _head(context: Context, request: Request, metadata: FigureMetadata) -> dict[str, Any]:
     exchange = exchange_in(request.scope)
     return {
         "request_id": exchange.request_id,
-        "model": await served.versioned_name(metadata.model_version),
+        "model": await context.served.versioned_name(metadata.model_version),
         "index": metadata.index_version,
         "timings_ms": exchange.timings_ms(),
     }

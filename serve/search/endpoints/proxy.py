@@ -47,7 +47,6 @@ class _AnyProxyRequest(Message):
 def router(context: Context) -> APIRouter:
     """Return the routes for proxy analysis; none if it is disabled in the settings."""
     routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
-    served = context.served
     if not context.settings.proxy:
         return routes
 
@@ -61,18 +60,15 @@ def router(context: Context) -> APIRouter:
     async def proxy(request: Request) -> Response:
         limits = context.settings.limits
         parsed = await parse_request(request, _AnyProxyRequest, limits, form=False)
-        return await _answer(context, served, exchange_in(request.scope), parsed)
+        return await _answer(context, exchange_in(request.scope), parsed)
 
     return routes
 
 
 async def _answer(
-    context: Context,
-    served: DescriptionCache,
-    exchange: Exchange,
-    parsed: ParsedRequest[_AnyProxyRequest],
+    context: Context, exchange: Exchange, parsed: ParsedRequest[_AnyProxyRequest]
 ) -> Response:
-    message, limits = parsed.message, context.settings.limits
+    message, limits, served = parsed.message, context.settings.limits, context.served
     await served.index()
     check_k(message.k, limits)
     check_filter(message.filter)

@@ -43,11 +43,10 @@ class _Identity(Message):
 def router(context: Context) -> APIRouter:
     """Return the routes for search: JSON, multipart forms, or a raw image as the body."""
     routes = context.router(tags=["search"], dependencies=[context.needs("search")])
-    served = context.served
 
     async def search(request: Request) -> Response:
         parsed = await parse_request(request, SearchRequest, context.settings.limits)
-        return await _answer(context, served, exchange_in(request.scope), parsed)
+        return await _answer(context, exchange_in(request.scope), parsed)
 
     ways = (
         (
@@ -70,12 +69,9 @@ def router(context: Context) -> APIRouter:
 
 
 async def _answer(
-    context: Context,
-    served: DescriptionCache,
-    exchange: Exchange,
-    parsed: ParsedRequest[SearchRequest],
+    context: Context, exchange: Exchange, parsed: ParsedRequest[SearchRequest]
 ) -> Response:
-    message, limits = parsed.message, context.settings.limits
+    message, limits, served = parsed.message, context.settings.limits, context.served
     image = _image(parsed, context)
     about = await served.index()
     figures = about["figures"]
