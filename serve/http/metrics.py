@@ -6,9 +6,10 @@ counted separately. Every replica sends snapshots to the coordinator. The replic
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -28,18 +29,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-@dataclass(frozen=True)
-class Family:
-    """A metric and its samples, as plain values that can be sent between processes."""
-
-    name: str
-    documentation: str
-    kind: str
-    samples: tuple[tuple[str, tuple[tuple[str, str], ...], float], ...]
-    """Samples: (name, labels, value)."""
-
-
-Snapshot = tuple[Family, ...]
+Snapshot = Sequence[Metric]
 """All metrics of one replica at one time."""
 
 
@@ -113,25 +103,18 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._stage_series: dict[str, Histogram] = {}
-        self._requests = Counter(
-            "biovl_requests",
-            "Requests answered.",
-            ("route", "method", "status"),
-            registry=registry,
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        durations = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self._requests = counter(
+            "biovl_requests", "Requests answered.", ("route", "method", "status")
         )
-        self._latency = Histogram(
+        self._latency = durations(
             "biovl_request_seconds",
             "From the first byte of a request to the last of its answer.",
             ("route",),
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self._stages = Histogram(
-            "biovl_stage_seconds",
-            "Of requests: decode, encode, search, metadata.",
-            ("stage",),
-            buckets=_SECONDS,
-            registry=registry,
+        self._stages = durations(
+            "biovl_stage_seconds", "Of requests: decode, encode, search, metadata.", ("stage",)
         )
         self._batches = Histogram(
             "biovl_batch_size",
@@ -140,38 +123,20 @@ class Metrics:
             buckets=_SIZES,
             registry=registry,
         )
-        self._waits = Histogram(
-            "biovl_queue_seconds",
-            "How long inputs waited for their batch.",
-            ("kind",),
-            buckets=_SECONDS,
-            registry=registry,
+        self._waits = durations(
+            "biovl_queue_seconds", "How long inputs waited for their batch.", ("kind",)
         )
-        self._rejected = Counter(
-            "biovl_rejected",
-            "Requests answered with a problem, by its reason.",
-            ("reason",),
-            registry=registry,
+        self._rejected = counter(
+            "biovl_rejected", "Requests answered with a problem, by its reason.", ("reason",)
         )
-        self._in_progress = Gauge(
-            "biovl_requests_in_progress", "Requests being computed.", registry=registry
-        )
-        self._model = Gauge(
-            "biovl_model_info", "Which model is served: 1.", ("name", "version"), registry=registry
-        )
-        self._index = Gauge(
-            "biovl_index_figures", "Figures in the index.", ("version",), registry=registry
-        )
-        self._recall = Gauge(
-            "biovl_index_recall_at_10",
-            "Measured when the index was built.",
-            ("over", "query"),
-            registry=registry,
+        self._in_progress = gauge("biovl_requests_in_progress", "Requests being computed.")
+        self._model = gauge("biovl_model_info", "Which model is served: 1.", ("name", "version"))
+        self._index = gauge("biovl_index_figures", "Figures in the index.", ("version",))
+        self._recall = gauge(
+            "biovl_index_recall_at_10", "Measured when the index was built.", ("over", "query")
         )
         # Labelled, as a gauge without labels is 0 until it is set: encoders never set it.
-        self._ready = Gauge(
-            "biovl_ready", "Whether requests can be answered.", ("replica",), registry=registry
-        )
+        self._ready = gauge("biovl_ready", "Whether requests can be answered.", ("replica",))
 
     def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count a response by route template; paths would create one series per figure."""
@@ -217,41 +182,31 @@ class Metrics:
             self._model.labels(str(model.get("name")), str(model.get("version"))).set(1)
         if index:
             self._index.labels(str(index.get("version"))).set(float(index.get("figures") or 0))
-            for over, query, recall in _recalls(index.get("recall")):
-                self._recall.labels(over, query).set(recall)
+            for over, recalls in index.get("recall", {}).items():
+                for query, recall in recalls.items():
+                    self._recall.labels(over, query).set(recall)
 
     def snapshot(self) -> Snapshot:
         """Return the current values of all metrics, with the label ``replica``."""
-        return tuple(
-            Family(
-                found.name,
-                found.documentation,
-                found.type,
-                tuple(
-                    (
-                        sample.name,
-                        tuple(sorted({**sample.labels, "replica": self.replica}.items())),
-                        sample.value,
-                    )
-                    for sample in found.samples
-                    # Creation timestamps are not needed for counters and rates.
-                    if not sample.name.endswith("_created")
-                ),
-            )
-            for found in self.registry.collect()
-        )
+        families = list(self.registry.collect())
+        for family in families:
+            family.samples = [
+                sample._replace(labels={**sample.labels, "replica": self.replica})
+                for sample in family.samples
+                # Creation timestamps are not needed for counters and rates.
+                if not sample.name.endswith("_created")
+            ]
+        return families
 
 
 def prometheus_text(snapshots: Iterable[Snapshot]) -> bytes:
     """Return snapshots in the text format of Prometheus 0.0.4, each family once."""
     joined: dict[str, Metric] = {}
-    for snapshot in snapshots:
-        for family in snapshot:
-            metric = joined.setdefault(
-                family.name, Metric(family.name, family.documentation, family.kind)
-            )
-            for name, labels, value in family.samples:
-                metric.add_sample(name, dict(labels), value)
+    for family in itertools.chain.from_iterable(snapshots):
+        whole = joined.setdefault(
+            family.name, Metric(family.name, family.documentation, family.type)
+        )
+        whole.samples += family.samples
     return generate_latest(_Collected(list(joined.values())))
 
 
@@ -264,12 +219,3 @@ class _Collected(CollectorRegistry):
 
     def collect(self) -> Iterator[Metric]:
         return iter(self._metrics)
-
-
-def _recalls(recall: Any) -> Iterator[tuple[str, str, float]]:
-    """Return (whose vectors, kind of query, recall) of ``about()["index"]["recall"]``."""
-    for over, kinds in (recall or {}).items():
-        for kind, measured in kinds.items():
-            value = measured.get("recall_at_10") if isinstance(measured, Mapping) else measured
-            if isinstance(value, int | float):
-                yield over, kind, float(value)
