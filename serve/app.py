@@ -10,13 +10,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import click
 from ray import serve
 from ray.serve import Application, Deployment
 
-from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.errors import BiovlError
 from serve.auth import Keys
-from serve.http.settings import read_settings
+from serve.http.settings import ApplicationError, read_settings
 from serve.http.stopping import drain_before_exit
 from serve.search.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
 from serve.search.release import find
@@ -25,10 +24,6 @@ from serve.search.settings import Settings
 _HEADROOM = 4_096
 """Requests that reach a replica beyond limits.concurrent_requests. Serve would queue them without a
 limit; the application rejects them immediately with Retry-After."""
-
-
-class ApplicationError(ConfigError, click.ClickException):
-    """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
 def build(settings: Mapping[str, Any]) -> Application:

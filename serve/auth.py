@@ -342,11 +342,11 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str
     forwarded += [
         _name_in("//" + hop.strip('"')) for hop in _FORWARDED.findall(headers.get("forwarded", ""))
     ]
-    if not all(_is_loopback(one) for one in (address, *forwarded)):
+    if not all(is_loopback(one) for one in (address, *forwarded)):
         raise _unauthorized(f"without API keys only this machine has access; {make_keys}")
     # DNS rebinding: the name of another site may resolve to 127.0.0.1. The browser would then let
     # that site's scripts read our responses.
-    if not _is_loopback(_name_in("//" + headers.get("host", ""))):
+    if not is_loopback(_name_in("//" + headers.get("host", ""))):
         raise Problem(
             421,
             "misdirected-request",
@@ -354,7 +354,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str
             f" open http://127.0.0.1, or {make_keys}",
         )
     origin = headers.get("origin")
-    if origin is not None and not _is_loopback(_name_in(origin)):
+    if origin is not None and not is_loopback(_name_in(origin)):
         raise Problem(
             403,
             "cross-origin",
@@ -372,7 +372,8 @@ def _name_in(url: str) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Return whether a host name or address is of this machine only."""
     if name == "localhost":
         return True
     try:

@@ -81,25 +81,15 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
-    for path, operation in _operations(found):
-        responses = operation["responses"]
-        for status, meaning in _PROBLEMS.items():
-            if path in _OPEN:
-                continue
-            description = responses.setdefault(status, {"description": meaning})
-            description["content"] = {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            }
-        if path not in _OPEN:
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path in found["paths"].keys() - _OPEN:
+        for operation in found["paths"][path].values():
+            for status, meaning in _PROBLEMS.items():
+                description = operation["responses"].setdefault(status, {"description": meaning})
+                description["content"] = content
             operation["security"] = [{"bearer": []}, {"header": []}]
     app.openapi_schema = found
     return found
-
-
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path, methods in document["paths"].items():
-        for operation in methods.values():
-            yield path, operation
 
 
 def _page(found: dict[str, Any]) -> str:

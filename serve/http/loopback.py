@@ -1,11 +1,10 @@
 """Refuse to start a service without API keys on an address that other machines can reach."""
 
-import ipaddress
-
 import ray
 from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
 
 from biovl.core.errors import ConfigError
+from serve.auth import is_loopback
 from serve.http.settings import Auth
 
 
@@ -28,20 +27,10 @@ async def require_loopback(auth: Auth, *, setting: str = "auth.keys_file") -> No
 
 def check_bound(auth: Auth, host: str, *, setting: str = "auth.keys_file") -> None:
     """Raise ConfigError if a service without keys is bound to more than the loopback interface."""
-    if not auth.are_keys_required and not _is_loopback(host):
+    if not auth.are_keys_required and not is_loopback(host.strip("[]")):
         raise ConfigError(
             f"Serve listens on {host} and {setting} is not set: every client that reaches this "
             f"machine would have access. Create keys with `python -m serve.auth new` and set "
             f"{setting}, or bind Serve to 127.0.0.1 (http_options.host of serve deploy, "
             "--http-host of serve start)"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    """Return whether a bind address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

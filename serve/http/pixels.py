@@ -5,11 +5,11 @@ added up before the first is decoded, and each key has a rate limit for pixels.
 """
 
 import asyncio
+import functools
 import math
 import re
 import struct
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -133,7 +133,7 @@ class PixelBudget:
         self._burst = math.ceil(max(rate.megapixels_burst, self._most))
         self._leases = leases
         self._alone = Buckets(clock=clock)
-        self._local: OrderedDict[str, _Local] = OrderedDict()
+        self._local_of = functools.lru_cache(MAX_BUCKETS)(lambda bucket: _Local())
 
     async def spend(self, caller: Caller | None, images: Sequence[bytes]) -> None:
         """Charge the images of a request to the caller's budget.
@@ -171,10 +171,3 @@ class PixelBudget:
             f" wait {wait_s} s",
             headers={"Retry-After": str(wait_s)},
         )
-
-    def _local_of(self, bucket: str) -> _Local:
-        local = self._local.pop(bucket, None) or _Local()
-        self._local[bucket] = local
-        while len(self._local) > MAX_BUCKETS:
-            self._local.popitem(last=False)
-        return local

@@ -5,6 +5,7 @@ portions, so that most requests need no call to the coordinator.
 """
 
 import asyncio
+import functools
 import math
 import time
 from collections import OrderedDict
@@ -102,7 +103,9 @@ class RateLimit:
         self._leases = leases
         self._alone = Buckets(clock=clock)
         self._clock = clock
-        self._local: OrderedDict[str, _Local] = OrderedDict()
+        self._local_of = functools.lru_cache(MAX_BUCKETS)(
+            lambda bucket: _Local(float(rate.burst), clock())
+        )
 
     async def take_token(self, caller: Caller) -> Mapping[str, str]:
         """Take a token and return the ``RateLimit-`` headers of the response; none without a limit.
@@ -117,7 +120,10 @@ class RateLimit:
         if per_s is None:
             return {}
         burst = self._rate.burst
-        local = self._local_of(caller.bucket, per_s)
+        local = self._local_of(caller.bucket)
+        now = self._clock()
+        local.level = min(float(burst), local.level + (now - local.then) * per_s)
+        local.then = now
         async with local.lock:
             if local.tokens < _ONE:
                 portion = max(1 - local.tokens, min(burst / 4, per_s * _PORTION_S))
@@ -144,13 +150,3 @@ class RateLimit:
             f"more than {per_s:g} requests a second, {burst} at once; wait {wait_s} s",
             headers={**headers, "Retry-After": str(wait_s)},
         )
-
-    def _local_of(self, bucket: str, per_s: float) -> _Local:
-        now, burst = self._clock(), float(self._rate.burst)
-        local = self._local.pop(bucket, None) or _Local(burst, now)
-        local.level = min(burst, local.level + (now - local.then) * per_s)
-        local.then = now
-        self._local[bucket] = local
-        while len(self._local) > MAX_BUCKETS:
-            self._local.popitem(last=False)
-        return local

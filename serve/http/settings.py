@@ -3,11 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import click
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.core import config as configs
+from biovl.core.errors import ConfigError
 
 Kind = TypeVar("Kind", bound=BaseModel)
+
+
+class ApplicationError(ConfigError, click.ClickException):
+    """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
 class Checked(BaseModel):

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
@@ -23,7 +22,7 @@ from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
 from serve.http.draining import Draining
 from serve.http.loopback import require_loopback
-from serve.http.settings import read_settings
+from serve.http.settings import ApplicationError, read_settings
 from serve.http.stopping import drain_before_exit
 from serve.review import store
 from serve.review.api import review_api
@@ -33,10 +32,6 @@ from serve.review.tables import Database
 
 _HEADROOM = 256
 """Requests beyond limits.concurrent_requests that reach a replica, which rejects them with 503."""
-
-
-class ReviewApplicationError(ConfigError, click.ClickException):
-    """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
 def build(settings: Mapping[str, Any]) -> Application:
@@ -55,7 +50,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         open_desk(own).database.close()
         Keys(own.auth, setting="reviewers_file", scopes="review")
     except BiovlError as error:
-        raise ReviewApplicationError(str(error)) from error
+        raise ApplicationError(str(error)) from error
     drain_before_exit(own.limits.drain_s)
     deployment = serve.deployment(name="Review")(_Review).options(
         num_replicas=own.replicas,

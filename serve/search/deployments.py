@@ -24,10 +24,10 @@ from serve.http.loopback import require_loopback
 from serve.http.problems import Problem, problem_of
 from serve.search.api import http_api
 from serve.search.embedding import Embedder
-from serve.search.engine import Engine, Size, stale
+from serve.search.engine import Engine, Size
 from serve.search.handles import Handle, ServeEngine
 from serve.search.local import LocalEngine, about_index, about_model, encoder_of, index_of
-from serve.search.release import Release, load_release
+from serve.search.release import load_release
 from serve.search.replica import Replica
 from serve.search.searching import Searcher
 from serve.search.settings import Settings
@@ -127,19 +127,19 @@ class EncoderDeployment:
     @_refusals_travel
     async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:
         """Return the embeddings of preprocessed images by a model version, and its logit scale."""
-        encoder = encoder_of(self._of(version))
+        encoder = encoder_of(self._holder.of_model(version))
         return await self._embed.images(encoder, pixels), encoder.logit_scale
 
     @_refusals_travel
     async def embed_tokens(self, tokens: Sequence[np.ndarray], version: str) -> Any:
         """Return the embeddings of tokenized texts by a model version, and its logit scale."""
-        encoder = encoder_of(self._of(version))
+        encoder = encoder_of(self._holder.of_model(version))
         return await self._embed.texts(encoder, tokens), encoder.logit_scale
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
         """Return the description of a model version, and reasons why it is not ready."""
-        return about_model(self._of(version)), await self._holder.reasons()
+        return about_model(self._holder.of_model(version)), await self._holder.reasons()
 
     async def check_health(self) -> None:
         """Run a self-test; Serve restarts the replica if it fails."""
@@ -148,12 +148,6 @@ class EncoderDeployment:
     async def __del__(self) -> None:
         await self._holder.close()
         await self._embed.close()
-
-    def _of(self, version: str) -> Release:
-        release = self._holder.of_model(version)
-        if release is None:
-            raise stale(version)
-        return release
 
 
 class SearchDeployment:
@@ -173,12 +167,12 @@ class SearchDeployment:
     @_refusals_travel
     async def search(self, query: Query, version: str) -> Any:
         """Return search results for query vectors of a model version."""
-        return await self._searcher.search(index_of(self._of(version)), query)
+        return await self._searcher.search(index_of(self._holder.of_model(version)), query)
 
     @_refusals_travel
     async def figures(self, figure_ids: Sequence[str], version: str) -> Any:
         """Return the metadata of figures of the index of a model version, in order."""
-        return await self._searcher.metadata(index_of(self._of(version)), figure_ids)
+        return await self._searcher.metadata(index_of(self._holder.of_model(version)), figure_ids)
 
     @_refusals_travel
     async def image(self, figure_id: str, size: Size) -> Any:
@@ -193,7 +187,7 @@ class SearchDeployment:
     @_refusals_travel
     async def about(self, version: str) -> Any:
         """Return the description of a model version's index, reasons if not ready, and warnings."""
-        index = self._of(version).index
+        index = self._holder.of_model(version).index
         warnings = await self._searcher.warnings(index)
         return about_index(index), await self._holder.reasons(), warnings
 
@@ -204,9 +198,3 @@ class SearchDeployment:
     async def __del__(self) -> None:
         await self._holder.close()
         self._searcher.close()
-
-    def _of(self, version: str) -> Release:
-        release = self._holder.of_model(version)
-        if release is None:
-            raise stale(version)
-        return release

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from biovl.core.errors import ArtifactError, BiovlError
 from serve.http.coordinator import Coordinator, Orders, ReleaseTarget, ReplicaReport
 from serve.http.problems import Problem
+from serve.search.engine import stale
 from serve.search.release import Release, find
 
 log = logging.getLogger(__name__)
@@ -79,8 +80,12 @@ class Holder:
             )
         return self._current
 
-    def of_model(self, version: str) -> Release | None:
-        """Return the current, next or previous release with this model version; None if unknown."""
+    def of_model(self, version: str) -> Release:
+        """Return the current, next or previous release with this model version.
+
+        Raises:
+            Problem: 409 if none of them has it.
+        """
         releases = [
             self._current,
             self._next,
@@ -89,7 +94,7 @@ class Holder:
         for release in releases:
             if release is not None and release.target.model_version == version:
                 return release
-        return None
+        raise stale(version)
 
     async def start(self, model: str, index: str | None) -> None:
         """Load the release that the application serves; in the first replica, the given folders.

@@ -19,7 +19,6 @@ from serve.search.engine import (
     PreparedImages,
     Size,
     no_index,
-    stale,
 )
 from serve.search.holder import Holder
 from serve.search.preparing import Preparer
@@ -122,11 +121,7 @@ class LocalEngine:
         Raises:
             Problem: 409 if that version is no longer served; see also ``Searcher.search``.
         """
-        release: Release | None = self._holder.current
-        if model_version is not None:
-            release = self._holder.of_model(model_version)
-        if release is None:
-            raise stale(model_version or "")
+        release = self._holder.of_model(model_version) if model_version else self._holder.current
         return await self._searcher.search(index_of(release), query)
 
     async def figures(self, figure_ids: Sequence[str]) -> FigureMetadata:

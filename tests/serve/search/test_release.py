@@ -114,7 +114,9 @@ def test_a_request_keeps_the_release_that_it_began_with(first: Path, second: Pat
         assert served(replica) == version(second)
         # And what it embedded can be searched with for a while.
         assert replica.of_model(version(first)) is pinned
-        assert replica.of_model("0" * 12) is None
+        with pytest.raises(Problem) as unknown:
+            replica.of_model("0" * 12)
+        assert unknown.value.slug == "stale-model"
         await replica.close()
 
     run(test())
