@@ -1,7 +1,8 @@
 // Where the review begins: signing in, clusters one after the other, keys, and progress.
 
-import { $, bar, el, icon, number } from "./dom.js";
+import { $, bar, el, number } from "./dom.js";
 import { chosenConcepts, setConcepts, setTaxonomy, startNaming } from "./naming.js";
+import { clearNotice, showNotice } from "./notice.js";
 import { asked, draftOf, dropDraft, keepDraft, reviewer, signIn, signOut } from "./session.js";
 import { arrow, showSheet, startSheet } from "./sheet.js";
 
@@ -20,19 +21,8 @@ let hasActed = false;
 
 // ---- what went wrong
 
-function clearNotice() {
-  $("notice").hidden = true;
-  $("notice").replaceChildren();
-}
-
-function tell(kind, title, detail, action) {
-  $("notice").className = `notice ${kind}`;
-  $("notice").replaceChildren(
-    el("div", {}, el("strong", {}, title), detail ? el("p", {}, detail) : null, action ? el("p", { class: "aside" }, action) : null),
-    el("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: clearNotice }, icon("close")),
-  );
-  $("notice").hidden = false;
-}
+const tell = (kind, title, detail, action) =>
+  showNotice(kind, title, detail ? el("p", {}, detail) : null, action ? el("p", { class: "aside" }, action) : null);
 
 const button = (text, onclick) => el("button", { type: "button", class: "link", onclick }, text);
 
@@ -119,14 +109,13 @@ function drawPanels() {
 function setPanel(answers) {
   document.querySelectorAll("[name=panel]").forEach((radio) => {
     const { panel_type, panel_subtype } = panels[Number(radio.value)];
-    radio.checked = answers !== null && panel_type === answers.panel_type && panel_subtype === answers.panel_subtype;
+    radio.checked = panel_type === answers?.panel_type && panel_subtype === answers.panel_subtype;
   });
 }
 
 function chosenPanel() {
   const radio = document.querySelector("[name=panel]:checked");
-  if (!radio) return { panel_type: null, panel_subtype: null };
-  const { panel_type, panel_subtype } = panels[Number(radio.value)];
+  const { panel_type = null, panel_subtype = null } = radio ? panels[Number(radio.value)] : {};
   return { panel_type, panel_subtype };
 }
 
@@ -250,10 +239,7 @@ function help() {
   $("help").showModal();
 }
 
-function command(key) {
-  const commands = { ",": back, ".": skip, "?": help };
-  return commands[key];
-}
+const COMMANDS = { ",": back, ".": skip, "?": help };
 
 /** Stops keys while a cluster is saved or the next one loads: they were meant for that one. */
 function whileBusy(event) {
@@ -273,9 +259,9 @@ function onKey(event) {
   }
   if (event.ctrlKey || event.metaKey || event.altKey || !isShortcut()) return;
   const isFind = event.target === $("find");
-  if (command(event.key) && !(isFind && $("find").value)) {
+  if (event.key in COMMANDS && !(isFind && $("find").value)) {
     event.preventDefault();
-    command(event.key)();
+    COMMANDS[event.key]();
   } else if (isFind) {
     return;
   } else if (/^[1-9]$/.test(event.key) && Number(event.key) <= panels.length) {

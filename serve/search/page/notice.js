@@ -13,7 +13,8 @@ export function clearNotice() {
   $("notice").replaceChildren();
 }
 
-function show(kind, title, ...lines) {
+/** Shows a notice of a kind, info or error, with a title and lines below it. */
+export function showNotice(kind, title, ...lines) {
   clearInterval(countdown);
   $("notice").className = `notice ${kind}`;
   $("notice").replaceChildren(
@@ -24,13 +25,13 @@ function show(kind, title, ...lines) {
 }
 
 /** Something that the reader should know and that is nobody's fault. */
-export const tell = (title, detail = "") => show("info", title, el("p", {}, detail));
+export const tell = (title, detail = "") => showNotice("info", title, el("p", {}, detail));
 
 /** That the service is busy and is asked again by itself. */
 export function waiting(problem) {
   let left = Math.ceil(problem.wait_s);
   const seconds = el("span", {}, `${left} s`);
-  show(
+  showNotice(
     "info",
     problem.title,
     el("p", {}, problem.detail),
@@ -55,7 +56,7 @@ export function report(problem, retry) {
     el("li", {}, [Array.isArray(loc) ? loc.join(".") : loc, msg ?? JSON.stringify(other)].filter(Boolean).join(": ")),
   );
   if (retry) again.add(retry);
-  show(
+  showNotice(
     "error",
     problem.title,
     problem.detail ? el("p", {}, problem.detail) : null,

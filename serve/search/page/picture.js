@@ -1,24 +1,17 @@
 // A reader's own image: chosen, dropped or pasted. It stays in memory and goes into no address.
 
+import { Problem } from "./api.js";
 import { el, icon } from "./dom.js";
 
 /** {id, name, url (to show), data (to send)} of a file, or throws what is wrong with it. */
 export async function readPicture(file, most_mib) {
   if (file.type && !file.type.startsWith("image/")) {
-    throw Object.assign(new Error(), {
-      status: 0,
-      title: "This is not an image",
-      detail: `${file.name} is ${file.type}. JPEG, PNG, WebP, GIF and TIFF can be used.`,
-      errors: [],
-    });
+    const detail = `${file.name} is ${file.type}. JPEG, PNG, WebP, GIF and TIFF can be used.`;
+    throw new Problem({ status: 0, title: "This is not an image", detail });
   }
   if (most_mib && file.size > most_mib * 2 ** 20) {
-    throw Object.assign(new Error(), {
-      status: 0,
-      title: "The image is too large",
-      detail: `${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; at most ${most_mib} MiB are taken.`,
-      errors: [],
-    });
+    const detail = `${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; at most ${most_mib} MiB are taken.`;
+    throw new Problem({ status: 0, title: "The image is too large", detail });
   }
   const address = await new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -49,31 +42,26 @@ const dragged = (event) => [...(event.dataTransfer?.types ?? [])].includes("File
 export function listenForFiles(take) {
   let depth = 0;
   const mark = (on) => document.body.classList.toggle("dragging", on);
-  addEventListener("dragenter", (event) => {
+  const moved = (event, step) => {
     if (!dragged(event)) return;
-    depth += 1;
-    mark(true);
-  });
-  addEventListener("dragleave", (event) => {
-    if (!dragged(event)) return;
-    depth = Math.max(0, depth - 1);
+    depth = Math.max(0, depth + step);
     mark(depth > 0);
-  });
+  };
+  addEventListener("dragenter", (event) => moved(event, 1));
+  addEventListener("dragleave", (event) => moved(event, -1));
   addEventListener("dragover", (event) => dragged(event) && event.preventDefault());
+  const takeFirst = (event, transfer) => {
+    const [file] = transfer?.files ?? [];
+    if (!file) return;
+    event.preventDefault();
+    take(file);
+  };
   addEventListener("drop", (event) => {
     depth = 0;
     mark(false);
-    const [file] = event.dataTransfer?.files ?? [];
-    if (!file) return;
-    event.preventDefault();
-    take(file);
+    takeFirst(event, event.dataTransfer);
   });
-  addEventListener("paste", (event) => {
-    const [file] = event.clipboardData?.files ?? [];
-    if (!file) return;
-    event.preventDefault();
-    take(file);
-  });
+  addEventListener("paste", (event) => takeFirst(event, event.clipboardData));
 }
 
 /** The place of a tab where an image is put: {node, put(picture)}. */

@@ -144,15 +144,18 @@ function drawForm() {
   $("weight-value").textContent = percent(query.weight);
   $("weight-row").hidden = !isMixed();
   drawChips();
-  drawFilters(facets, query.filter, (filter) => applyFilter(filter));
-  drawConditions(query.filter, (filter) => applyFilter(filter, true));
+  drawChoices();
+  drawActive();
 }
+
+const drawChoices = () => drawFilters(facets, query.filter, (filter) => applyFilter(filter));
+const drawActive = () => drawConditions(query.filter, (filter) => applyFilter(filter, true));
 
 function applyFilter(filter, redraw = false) {
   query.filter = filter;
   query.q = $("q").value.trim();
-  if (redraw) drawFilters(facets, query.filter, (changed) => applyFilter(changed));
-  drawConditions(query.filter, (changed) => applyFilter(changed, true));
+  if (redraw) drawChoices();
+  drawActive();
   go();
 }
 
@@ -223,14 +226,13 @@ async function restart(found) {
 
 // ---- what was found
 
+const isFiltered = (found) => Object.keys(found.body.filter).length > 0;
+
 function statusLine(found) {
   const [first] = found.pages;
-  const filtered = Object.keys(found.body.filter).length > 0;
   const total_ms = first.timings_ms.total ?? found.wall_ms;
-  const count = filtered
-    ? `${found.hits.length} shown of ${number(first.matching)} figures that match the filters`
-    : `${found.hits.length} shown of ${number(first.matching)} figures`;
-  const parts = [count, `${total_ms < 10 ? total_ms.toFixed(1) : Math.round(total_ms)} ms`];
+  const count = `${found.hits.length} shown of ${number(first.matching)} figures`;
+  const parts = [isFiltered(found) ? `${count} that match the filters` : count, `${total_ms < 10 ? total_ms.toFixed(1) : Math.round(total_ms)} ms`];
   const timings = Object.entries(first.timings_ms).map(([stage, ms]) => `${stage} ${ms.toFixed(1)}`).join(" · ");
   const recall = first.recall_at_10;
   const how = el(
@@ -274,7 +276,7 @@ function drawFound(found, from = 0) {
 }
 
 function drawNothing(found) {
-  const filtered = Object.keys(found.body.filter).length > 0;
+  const filtered = isFiltered(found);
   $("results").replaceChildren(
     el(
       "div",
@@ -307,7 +309,7 @@ function drawEmpty() {
 export function setFacets(counts, figures) {
   facets = counts;
   figuresServed = figures;
-  drawFilters(facets, query.filter, (filter) => applyFilter(filter));
+  drawChoices();
   if (isEmpty() && !shown) drawEmpty();
 }
 
