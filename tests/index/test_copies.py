@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import os
 import re
@@ -5,14 +6,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pyarrow import fs as pafs
 
+from biovl.core import artifacts
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
+from biovl.index import files
 from biovl.index.copies import check_sizes
 from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
@@ -168,3 +172,32 @@ def test_an_index_of_an_earlier_version_is_opened_with_a_warning(
     caplog.clear()
     assert len(Index.open(publish(tmp_path / "new", VECTORS_ND, checksums=True))) == 50
     assert caplog.text == ""
+
+
+def test_files_are_sent_to_a_bucket_a_few_blocks_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bucket:
+        """Counts the blocks that Arrow would hold, as it does until it is told to send them."""
+
+        type_name = "s3"
+        held = most = 0
+
+        def open_output_stream(self, path: str) -> Any:
+            return contextlib.nullcontext(self)
+
+        def write(self, block: bytes) -> None:
+            self.held += 1
+            self.most = max(self.most, self.held)
+
+        def flush(self) -> None:
+            self.held = 0
+
+    bucket = Bucket()
+    monkeypatch.setattr(artifacts, "open_location", lambda _: (bucket, "bucket/index"))
+    monkeypatch.setattr(artifacts, "_BLOCK_BYTES", 4)
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words/values.arrow").write_bytes(bytes(1_000))
+    described = files.publish_files("s3://bucket/index", tmp_path)
+    assert described["words/values.arrow"]["size_bytes"] == 1_000
+    assert bucket.most <= 8

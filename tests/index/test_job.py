@@ -235,7 +235,7 @@ def test_cells_are_searched_with_settings_that_reach_the_recall_wanted(
         exact[row] = -2
         (about,) = metadata.rows([row], ["figure_id"])
         hits_K = found.search(Query(parts=(QueryPart(figure_id=about["figure_id"]),), k=10)).hits
-        near = [found.row_of(hit.figure_id) for hit in hits_K]
+        near = [metadata.row_of(hit.figure_id) for hit in hits_K]
         hits += int((exact[near] >= np.sort(exact)[-10] - 1e-5).sum())
     assert notes["recall"]["images"]["image"] == pytest.approx(hits / 200, abs=1e-4)
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import pyarrow.fs as pafs
 
@@ -181,15 +181,24 @@ class Folder:
             stream.write(data)
 
     def upload(self, local: Path) -> dict[str, dict[str, Any]]:
-        """Copy the files of a local folder, and return ``size_bytes`` and ``sha256`` of each."""
+        """Copy the files of a local folder and of those in it.
+
+        Returns:
+            ``size_bytes`` and ``sha256`` of each file, by relative path.
+        """
         files = {}
-        for path in sorted(local.iterdir()):
+        for path in sorted(path for path in local.rglob("*") if path.is_file()):
+            name = path.relative_to(local).as_posix()
             with path.open("rb") as source:
                 digest = hashlib.file_digest(source, "sha256").hexdigest()
                 source.seek(0)
-                with self.writer(path.name) as stream:
-                    shutil.copyfileobj(source, stream, _BLOCK_BYTES)
-            files[path.name] = {"size_bytes": path.stat().st_size, "sha256": digest}
+                if self._is_local:
+                    with self.writer(name) as stream:
+                        shutil.copyfileobj(source, stream, _BLOCK_BYTES)
+                else:
+                    with self._told():
+                        self._send(source, name)
+            files[name] = {"size_bytes": path.stat().st_size, "sha256": digest}
         return files
 
     @contextlib.contextmanager
@@ -254,13 +263,16 @@ class Folder:
             ):
                 yield stream
             stream.seek(0)
-            with self.filesystem.open_output_stream(self.at(name)) as upload:
-                for number, block in enumerate(iter(lambda: stream.read(_BLOCK_BYTES), b"")):
-                    upload.write(block)
-                    # Arrow uploads parts in the background, and holds all that are not sent yet:
-                    # the whole file, if the disk is faster than the network.
-                    if number % _BLOCKS_IN_FLIGHT == _BLOCKS_IN_FLIGHT - 1:
-                        upload.flush()
+            self._send(stream, name)
+
+    def _send(self, stream: IO[bytes], name: str) -> None:
+        with self.filesystem.open_output_stream(self.at(name)) as upload:
+            for number, block in enumerate(iter(lambda: stream.read(_BLOCK_BYTES), b"")):
+                upload.write(block)
+                # Arrow uploads parts in the background, and holds all that are not sent yet: the
+                # whole file, if the disk is faster than the network.
+                if number % _BLOCKS_IN_FLIGHT == _BLOCKS_IN_FLIGHT - 1:
+                    upload.flush()
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -10,12 +10,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import faiss
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from biovl.core.artifacts import MANIFEST, Draft, Folder
 from biovl.core.errors import ArtifactError
@@ -23,9 +22,10 @@ from biovl.core.tables import open_part
 from biovl.index import metadata, vectors
 from biovl.index import rows as parts
 from biovl.index.config import IndexConfig
-from biovl.index.copies import sha256_of
+from biovl.index.copies import is_local, sha256_of
 from biovl.index.filters import FilterTable
 from biovl.index.metadata import MetadataTable
+from biovl.index.postings import ArrayFile
 from biovl.index.previous import CONTENTS, THUMBNAILS
 from biovl.index.units import ROW, hash_of, part
 from biovl.index.words import Words
@@ -35,32 +35,19 @@ from biovl.index.words import Words
 
 @contextlib.contextmanager
 def workplace(out: str) -> Iterator[Path]:
-    """Yield ``out`` if it is local, else a temporary folder that is uploaded to it on success."""
-    folder = Folder(out)
-    if isinstance(folder.filesystem, pafs.LocalFileSystem):
-        yield Path(folder.path)
+    """Yield ``out`` if it is local, else a temporary folder: see ``publish_files``."""
+    if is_local(out):
+        yield Path(Folder(out).path)
         return
     with tempfile.TemporaryDirectory(prefix="biovl-index-") as name:
         yield Path(name)
-        for path in sorted(Path(name).rglob("*")):
-            if path.is_file():
-                with (
-                    path.open("rb") as source,
-                    folder.filesystem.open_output_stream(
-                        folder.at(str(path.relative_to(name)))
-                    ) as upload,
-                ):
-                    while block := source.read(1 << 24):
-                        upload.write(block)
 
 
 def write_vectors(config: IndexConfig, place: Path, name: str, shape: tuple[int, int]) -> None:
     """Write the unit vectors as ``<name>.f16.npy``: float16, shape [N, D]."""
-    about = {"descr": "<f2", "fortran_order": False, "shape": shape}
-    with (place / f"{name}.f16.npy").open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, about)
+    with ArrayFile(place / f"{name}.f16.npy", np.dtype("<f2"), shape) as file:
         for data in _gathered(config, name, shape[0]):
-            stream.write(data)
+            file.write(np.frombuffer(data, "<f2"))
 
 
 def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
@@ -93,10 +80,11 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
     with (place / THUMBNAILS).open("wb") as stream:
         for unit in range(units):
             stream.write(folder.read(part("thumbnails", unit)))
-    about = {"descr": "|u1", "fortran_order": False, "shape": (rows, 16)}
     groups: Counter[str] = Counter()
-    with (place / "table.arrow").open("wb") as stream, (place / CONTENTS).open("wb") as contents:
-        np.lib.format.write_array_header_1_0(contents, about)
+    with (
+        (place / "table.arrow").open("wb") as stream,
+        ArrayFile(place / CONTENTS, np.dtype(np.uint8), (rows, 16)) as contents,
+    ):
         tables = _tables(config, _records(config, rows, contents))
         metadata.write_table(_counted(tables, groups), stream)
     with pa.memory_map(str(place / "table.arrow")) as file:
@@ -109,11 +97,11 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
     return groups
 
 
-def _records(config: IndexConfig, rows: int, contents: BinaryIO) -> Iterator[np.ndarray]:
+def _records(config: IndexConfig, rows: int, contents: ArrayFile) -> Iterator[np.ndarray]:
     """Yield the records of each part; write the content hashes."""
     for data in _gathered(config, "rows", rows):
         own_W = np.frombuffer(data, ROW)
-        contents.write(np.ascontiguousarray(own_W["content"]).data)
+        contents.write(own_W["content"])
         yield own_W
 
 
@@ -172,8 +160,14 @@ def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
         yield folder.read(parts.gathered_path(kind, number))
 
 
-def describe_files(place: Path) -> dict[str, dict[str, Any]]:
-    """Return size and SHA-256 of every file of the index, by relative path."""
+def publish_files(out: str, place: Path) -> dict[str, dict[str, Any]]:
+    """Upload the files of the index if they are to be in a bucket.
+
+    Returns:
+        Size and SHA-256 of every file, by relative path.
+    """
+    if not is_local(out):
+        return Folder(out).upload(place)
     described = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()

@@ -13,7 +13,6 @@ import functools
 import json
 import os
 import threading
-from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.core.errors import ArtifactError
-from biovl.index.mapped import map_array, map_texts
+from biovl.index.mapped import map_array, map_texts, places_of
 from biovl.index.postings import ArrayFile, Runs, pieces, write_texts
 from biovl.index.query import Filter, Years
 
@@ -198,13 +197,13 @@ class _Codes:
     """A field with one value per figure: the code of each row."""
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
-        self._values = _Values(folder, name)
+        self._values = map_texts(folder / f"{name}.values.arrow")
         self._codes_N = map_array(folder / f"{name}.codes.npy", "u", (count,))
 
     def fitting(self, values: Sequence[str]) -> np.ndarray:
         """Return whether each row has one of the values. Shape [N], bool."""
         is_wanted = np.zeros(len(self._values) + 1, bool)
-        is_wanted[self._values.numbers(values)] = True
+        is_wanted[1:][places_of(self._values, set(values))] = True
         fits_N: np.ndarray = is_wanted[self._codes_N]
         return fits_N
 
@@ -213,7 +212,7 @@ class _Rows:
     """A field with several values per figure, or with very many values: the rows of each value."""
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
-        self._values = _Values(folder, name)
+        self._values = map_texts(folder / f"{name}.values.arrow")
         self._starts = map_array(folder / f"{name}.starts.npy", "i", (len(self._values) + 1,))
         self._rows = map_array(folder / f"{name}.rows.npy", "u", (int(self._starts[-1]),))
         self._count = count
@@ -221,28 +220,9 @@ class _Rows:
     def fitting(self, values: Sequence[str]) -> np.ndarray:
         """Return whether each row has one of the values. Shape [N], bool."""
         fits_N = np.zeros(self._count, bool)
-        for number in self._values.numbers(values):
-            fits_N[self._rows[self._starts[number - 1] : self._starts[number]]] = True
+        for place in places_of(self._values, set(values)):
+            fits_N[self._rows[self._starts[place] : self._starts[place + 1]]] = True
         return fits_N
-
-
-class _Values:
-    """The sorted values of a field."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._values = map_texts(folder / f"{name}.values.arrow")
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def numbers(self, values: Sequence[str]) -> list[int]:
-        """Return the codes, from 1, of those values that exist."""
-        codes = []
-        for value in set(values):
-            place = bisect_left(self._values, value, key=lambda scalar: scalar.as_py())
-            if place < len(self._values) and self._values[place].as_py() == value:
-                codes.append(place + 1)
-        return codes
 
 
 def _write_field(
@@ -260,8 +240,8 @@ def _write_field(
                 _add(runs, piece, first)
             values, counts, stretches = runs.joined()
             np.save(folder / f"{name}.starts.npy", np.concatenate([[0], np.cumsum(counts)]))
-            kind = np.dtype(np.uint32)
-            with ArrayFile(folder / f"{name}.rows.npy", kind, int(counts.sum())) as file:
+            shape = (int(counts.sum()),)
+            with ArrayFile(folder / f"{name}.rows.npy", np.dtype(np.uint32), shape) as file:
                 for stretch in stretches:
                     file.write(stretch.rows_M)
     write_texts(values, folder / f"{name}.values.arrow")
@@ -298,7 +278,7 @@ def _write_codes(path: Path, column: pa.ChunkedArray, values: pa.Array, count: i
     """Write the code of each row; return the number of rows per value."""
     kind = np.min_scalar_type(len(values))
     counts = np.zeros(len(values) + 1, np.int64)
-    with ArrayFile(path, kind, count) as file:
+    with ArrayFile(path, kind, (count,)) as file:
         for _, piece in pieces(column.chunks, _PIECE):
             found = pc.fill_null(pc.index_in(piece, value_set=values), -1)
             codes = _numbers(found).astype(np.int64) + 1

@@ -102,20 +102,20 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 reason = reason or previous.other_precision(precision, before)
             if reason:
                 report.say(f"nothing of {config.previous} is reused: {reason}")
+                before = None
             same = replace(config, precision=precision)
-            reuses = before is not None and not reason
+            reuses = before is not None
             receipts = stages.embed(same, inputs[0].fingerprint, reuses, unit_count)
             count = draft.once("rows", lambda: rows.number_rows(config, receipts))
             part_count = rows.part_count(config, count)
             stages.run("gathering part", part_count, rows.gather, (config, dim))
             with files.workplace(config.out) as place:
-                usable = before if not reason else None
                 factories: dict[str, str] = {}
                 for name in config.over:
                     files.write_vectors(config, place, name, (count, dim))
                     factories[name] = draft.once(
                         f"factory-{name}",
-                        functools.partial(_train, config, place, name, (count, dim), usable),
+                        functools.partial(_train, config, place, name, (count, dim), before),
                     )
                     stages.run(f"filling {name} part", part_count, rows.fill, (config, dim, name))
                     files.write_index(config, place, name, count)
@@ -128,11 +128,11 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 report.add("filters and words")
                 found = recall.evaluate(config, place)
                 report.add("recall measured")
-                described = files.describe_files(place)
+                described = files.publish_files(config.out, place)
         totals = _totals(receipts)
         from_index = corpus.path_from_index(config.corpus, config.out)
         present = totals.pop("present")
-        if before is not None and not reason:
+        if before is not None:
             totals["removed"] = before.counts["rows"] - present
         _say_what_is_missing(report, without_values)
         warning = retrieval_warning(found["captions_to_own_images"], "of a sample of the corpus")
@@ -191,7 +191,7 @@ def _accepts_settings(over: Sequence[str], draft: Draft, changed: set[str]) -> b
         for name in over:
             draft.folder.delete_folder(f".draft/filling-{name}-part")
             if draft.read_note(f"factory-{name}") is not None:
-                draft.folder.filesystem.delete_file(draft.folder.at(f".draft/factory-{name}.json"))
+                draft.delete_note(f"factory-{name}")
     return True
 
 

@@ -1,6 +1,8 @@
 """Memory-mapped arrays and strings of an index, validated before use."""
 
 import tokenize
+from bisect import bisect_left
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +57,13 @@ def map_texts(path: Path) -> pa.Array:
     if column.type != pa.string():
         raise ArtifactError(f"{path} holds {column.type}, expected texts")
     return column
+
+
+def places_of(texts: pa.Array, wanted: Iterable[str]) -> list[int]:
+    """Return the positions of those strings that sorted texts contain, in the order given."""
+    places = []
+    for text in wanted:
+        place = bisect_left(texts, text, key=lambda scalar: scalar.as_py())
+        if place < len(texts) and texts[place].as_py() == text:
+            places.append(place)
+    return places

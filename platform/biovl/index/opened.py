@@ -219,10 +219,6 @@ class Index:
         known = iter(self._table.rows([row for row in rows if row is not None]))
         return [None if row is None else next(known) for row in rows]
 
-    def row_of(self, figure_id: str) -> int | None:
-        """Return the row of a figure; None if the id is unknown."""
-        return self._table.row_of(figure_id)
-
     def thumbnail(self, figure_id: str) -> bytes | None:
         """Return the thumbnail of a figure as JPEG; None if it does not exist."""
         (about,) = self.figures([figure_id])
@@ -298,10 +294,6 @@ class Index:
     def facets(self) -> dict[str, dict[str, int]]:
         """Return the most frequent values of each ``Filter`` field, with figure counts."""
         return self._filters.facets()
-
-    def license_groups(self) -> dict[str, int]:
-        """Return the number of figures by licence group."""
-        return self._filters.facets()["license_group"]
 
     def _ways(
         self, query: Query, selection: Selection

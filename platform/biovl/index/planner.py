@@ -24,6 +24,7 @@ _ENOUGH = 4
 """Minimum ratio of matching rows compared to results requested."""
 _HEAD = 10
 _BLOCK = 16_384
+_NOTHING = Ranking(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 def nearest(
@@ -56,7 +57,7 @@ def nearest(
     query_D = checked_queries(query_D, index.dim)[0]
     k = min(k, selection.count)
     if k <= 0:
-        return Ranking(np.empty(0, np.int64), np.empty(0, np.float32)), "nothing fits"
+        return _NOTHING, "nothing fits"
     by_hand = f"exact over {selection.count} rows"
     is_filtered = selection.bitmap is not None
     if exact or (is_filtered and selection.count <= FEW_ROWS):
@@ -103,9 +104,9 @@ def _within(
     work_H = np.sqrt(near.fits_H * near.seen_H)
     budget = nprobe * index.count / index.cells
     keep = index.candidates(k, settings.get("k_factor")) if index.refines else k
-    best_rows, best_scores = np.empty(0, np.int64), np.empty(0, np.float32)
+    best = _NOTHING
     end, share = 0, _FIRST
-    while end < len(work_H) and (share <= _MOST or len(best_rows) < k):
+    while end < len(work_H) and (share <= _MOST or len(best.rows_K) < k):
         first = end
         end = 1 + max(
             int(np.searchsorted(work_H, share * budget)),
@@ -113,19 +114,14 @@ def _within(
         )
         end = min(max(end, first + 1), len(work_H))
         scores_M, rows_M = cells.search(query_D, keep, near, first, end, selection)
-        head = best_rows[:_HEAD]
-        best_rows = np.concatenate([best_rows, rows_M])
-        best_scores = np.concatenate([best_scores, scores_M])
-        order = np.lexsort((best_rows, -best_scores))[:keep]
-        best_rows, best_scores = best_rows[order], best_scores[order]
-        if first and len(best_rows) >= k and np.isin(best_rows[:_HEAD], head).all():
+        head = best.rows_K[:_HEAD]
+        best = best.with_more(rows_M, scores_M, keep)
+        if first and len(best.rows_K) >= k and np.isin(best.rows_K[:_HEAD], head).all():
             break
         share += _MORE
-    if index.refines and len(best_rows):
-        best_scores = index.scored_again(query_D, best_rows)
-        order = np.lexsort((best_rows, -best_scores))
-        best_rows, best_scores = best_rows[order], best_scores[order]
-    return Ranking(best_rows[:k], best_scores[:k]), end
+    if index.refines and len(best.rows_K):
+        best = _NOTHING.with_more(best.rows_K, index.scored_again(query_D, best.rows_K), k)
+    return best.cut(0, k), end
 
 
 def _searched(
@@ -140,9 +136,7 @@ def _searched(
         query_D, k, nprobe=nprobe, k_factor=settings.get("k_factor"), rows=selection.bitmap
     )
     is_found = rows_QK[0] >= 0
-    rows_K, scores_K = rows_QK[0][is_found], scores_QK[0][is_found]
-    order = np.lexsort((rows_K, -scores_K))
-    return Ranking(rows_K[order], scores_K[order])
+    return _NOTHING.with_more(rows_QK[0][is_found], scores_QK[0][is_found], k)
 
 
 def exact_nearest(
@@ -158,15 +152,11 @@ def exact_nearest(
     """
     rows_M = selection.rows_kept if selection.count <= FEW_ROWS else selection.rows()
     count = len(vectors_ND) if rows_M is None else len(rows_M)
-    best_rows = np.empty(0, np.int64)
-    best_scores = np.empty(0, np.float32)
+    best = _NOTHING
     for start in range(0, count, _BLOCK):
         end = min(start + _BLOCK, count)
         rows_B = np.arange(start, end) if rows_M is None else rows_M[start:end]
         block_BD = vectors_ND[start:end] if rows_M is None else vectors_ND[rows_B]
         scores_K, places_K = exact_search(block_BD, query_D[None], min(k, len(block_BD)))
-        best_rows = np.concatenate([best_rows, rows_B[places_K[0]]])
-        best_scores = np.concatenate([best_scores, scores_K[0]])
-        order = np.lexsort((best_rows, -best_scores))[:k]
-        best_rows, best_scores = best_rows[order], best_scores[order]
-    return Ranking(best_rows, best_scores)
+        best = best.with_more(rows_B[places_K[0]], scores_K[0], k)
+    return best

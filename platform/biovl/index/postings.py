@@ -139,20 +139,20 @@ class Runs:
         return self._folder / f"{number:06d}.{name}"
 
 
-def write_texts(texts: pa.Array, path: Path) -> None:
-    """Write strings to an Arrow file that ``map_texts`` reads."""
-    batch = pa.record_batch([texts], names=["value"])
+def write_texts(texts: pa.Array, path: Path, name: str = "value") -> None:
+    """Write strings to an Arrow file that ``map_texts`` reads; ``name`` is that of the column."""
+    batch = pa.record_batch([texts], names=[name])
     with pa.ipc.new_file(str(path), batch.schema) as file:
         file.write_batch(batch)
 
 
 class ArrayFile:
-    """A one-dimensional ``.npy`` file that is written incrementally."""
+    """A ``.npy`` file that is written incrementally."""
 
-    def __init__(self, path: Path, dtype: np.dtype, length: int) -> None:
+    def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         self._stream = path.open("wb")
         about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        np.lib.format.write_array_header_1_0(self._stream, {**about, "shape": (length,)})
+        np.lib.format.write_array_header_1_0(self._stream, {**about, "shape": shape})
         self._dtype = dtype
 
     def __enter__(self) -> "ArrayFile":

@@ -1,5 +1,6 @@
 """Reuse of an index of an earlier version of a corpus: unchanged pairs are copied from it."""
 
+import shutil
 import tempfile
 import weakref
 from pathlib import Path
@@ -70,11 +71,12 @@ class Previous:
             local = Path(kept.name)
             names = ["table.arrow", "lookup/hashes.npy", "lookup/rows.npy", CONTENTS]
             for name in [*names, *(f"{name}.f16.npy" for name in over)]:
-                _copy(self._folder, name, local / name)
+                (local / name).parent.mkdir(exist_ok=True)
+                with self._folder.reader(name) as source, (local / name).open("wb") as file:
+                    shutil.copyfileobj(source, file, 1 << 24)
         self._table = MetadataTable.open(local)
         self._contents_N16 = np.load(local / CONTENTS, mmap_mode="r")
         self._vectors = {name: np.load(local / f"{name}.f16.npy", mmap_mode="r") for name in over}
-        self._thumbnails: Any = None
 
     def find(self, pair_id: str, content: bytes) -> tuple[int | None, bool]:
         """Return the row of a pair, None if it is new, and whether its content is unchanged."""
@@ -113,10 +115,3 @@ def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int
         return None
     index.reset()
     return factory, to_bytes(index)
-
-
-def _copy(folder: Folder, name: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with folder.filesystem.open_input_file(folder.at(name)) as source, target.open("wb") as file:
-        while block := source.read(1 << 24):
-            file.write(block)

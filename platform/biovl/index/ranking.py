@@ -27,6 +27,13 @@ class Ranking:
         """Return the results from ``first`` to ``end`` (excluded)."""
         return Ranking(self.rows_K[first:end], self.scores_K[first:end])
 
+    def with_more(self, rows_M: np.ndarray, scores_M: np.ndarray, k: int) -> "Ranking":
+        """Return the ``k`` best of these results and of others, in any order; ties by row."""
+        rows = np.concatenate([self.rows_K, rows_M])
+        scores = np.concatenate([self.scores_K, scores_M])
+        order = np.lexsort((rows, -scores))[:k]
+        return Ranking(rows[order], scores[order])
+
 
 def largest(scores_M: np.ndarray, k: int) -> np.ndarray:
     """Return the positions of the ``k`` largest scores, largest first; ties by position."""

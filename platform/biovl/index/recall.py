@@ -20,7 +20,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,29 +102,26 @@ def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
     stored_ND = np.load(place / f"{config.over[0]}.f16.npy", mmap_mode="r")
     rows_Q = query_rows(config, len(stored_ND))
     queries = query_vectors(config, place, rows_Q)
-    notes: dict[str, Any] = {
-        **{"settings": {}, "recall": {}, "recall_intervals": {}, "recall_tables": {}}
-    }
+    names = ("settings", "recall", "recall_intervals", "recall_tables")
+    notes: dict[str, Any] = {note: {name: {} for name in config.over} for note in names}
     failed = []
     for name in config.over:
         index = VectorIndex.open(place / f"{name}.faiss")
         vectors_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
-        settings, recall, intervals, tables = {}, {}, {}, {}
         for kind, query_QD in queries.items():
             own_Q = rows_Q if VECTORS_OF[kind] == name else np.full(len(rows_Q), -1)
             target = config.recall.text if kind == "text" else config.recall.image
             answered = choose_and_score(index, vectors_ND, query_QD, own_Q, target)
-            table, settings[kind] = answered.table, answered.settings
-            tables[kind], recall[kind] = table, answered.recall
-            intervals[kind] = list(answered.interval)
-            if recall[kind] < config.recall.floor:
+            notes["settings"][name][kind] = answered.settings
+            notes["recall"][name][kind] = answered.recall
+            notes["recall_intervals"][name][kind] = list(answered.interval)
+            notes["recall_tables"][name][kind] = answered.table
+            if answered.recall < config.recall.floor:
                 failed.append(
-                    f"{kind} queries over {name}, recall@10 {recall[kind]}; by setting, on the "
+                    f"{kind} queries over {name}, recall@10 {answered.recall}; by setting, on the "
                     "queries it is chosen with:\n"
-                    + "\n".join(f"  {json.dumps(row)}" for row in table)
+                    + "\n".join(f"  {json.dumps(row)}" for row in answered.table)
                 )
-        notes["settings"][name], notes["recall"][name] = settings, recall
-        notes["recall_intervals"][name], notes["recall_tables"][name] = intervals, tables
     if failed:
         raise BiovlError(
             f"recall is below recall.floor ({config.recall.floor}); nothing is published. Choose "
@@ -340,7 +337,8 @@ def _exact(vectors_ND: np.ndarray, query_QD: np.ndarray, own_Q: np.ndarray) -> n
     """Return the largest inner products, in descending order; float32, shape [Q, K], K <= 10."""
     others = len(vectors_ND) - bool((own_Q >= 0).any())
     best_QK = np.empty((len(query_QD), 0), np.float32)
-    for first, block_BD in _blocks(vectors_ND):
+    for first in range(0, len(vectors_ND), _BLOCK):
+        block_BD = vectors_ND[first : first + _BLOCK].astype(np.float32)
         scores_QB = query_QD.astype(np.float32) @ block_BD.T
         inside = np.flatnonzero((own_Q >= first) & (own_Q < first + len(block_BD)))
         scores_QB[inside, own_Q[inside] - first] = -np.inf
@@ -348,8 +346,3 @@ def _exact(vectors_ND: np.ndarray, query_QD: np.ndarray, own_Q: np.ndarray) -> n
         keep = min(K, both.shape[1])
         best_QK = -np.partition(-both, keep - 1, axis=1)[:, :keep]
     return -np.sort(-best_QK, axis=1)[:, : min(K, others)]
-
-
-def _blocks(vectors_ND: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    for first in range(0, len(vectors_ND), _BLOCK):
-        yield first, vectors_ND[first : first + _BLOCK].astype(np.float32)

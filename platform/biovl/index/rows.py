@@ -5,6 +5,7 @@ fixed length, so that a range can be read alone. Rows are numbered after all pai
 that pairs that were left out cause no gaps.
 """
 
+import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -76,8 +77,7 @@ def trained_path(name: str) -> str:
 def gather(config: IndexConfig, dim: int, number: int) -> None:
     """Write the rows and vectors of a part, collected from all units, in order."""
     folder = Draft(config.out).folder
-    with folder.filesystem.open_input_file(folder.at(_BOUNDS)) as stream:
-        bounds = np.load(stream)
+    bounds = np.load(io.BytesIO(folder.read(_BOUNDS)))
     stretches = [
         (unit, int(row[number]), int(row[number + 1]), int(row[-1]))
         for unit, row in enumerate(bounds)

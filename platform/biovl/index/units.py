@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
@@ -68,19 +67,17 @@ def check_columns(config: IndexConfig) -> None:
     Raises:
         ConfigError: If one is missing; the message has the label columns of the corpus.
     """
-    corpus = Folder(config.corpus)
-    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
-        schema = pq.read_schema(stream)
+    with open_part(Folder(config.corpus), "index.parquet") as file:
+        known = file.schema_arrow.names
     for setting, names in (
         ("concept_columns", config.concept_columns or ()),
         ("label_columns", config.label_columns),
         ("image_type_column", filter(None, [config.image_type_column])),
     ):
-        absent = [name for name in names if name not in schema.names]
+        absent = [name for name in names if name not in known]
         if absent:
-            known = (*metadata.CONCEPTS, metadata.IMAGE_TYPE)
-            labels = [name for name in known if name in schema.names]
-            hint = configs.nearest(absent[0], schema.names)
+            labels = [name for name in (*metadata.CONCEPTS, metadata.IMAGE_TYPE) if name in known]
+            hint = configs.nearest(absent[0], known)
             raise ConfigError(
                 f"{setting}: {config.corpus} has no column {', '.join(absent)}{hint}; of columns "
                 f"with labels of concepts it has {', '.join(labels) or 'none'}. Give the folder "

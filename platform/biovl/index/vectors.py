@@ -86,7 +86,7 @@ def check_factory(factory: str, dim: int) -> None:
     sample_ND /= np.linalg.norm(sample_ND, axis=1, keepdims=True)
     try:
         _made(factory, dim)
-        trained = _bytes(train(small, sample_ND))
+        trained = to_bytes(train(small, sample_ND))
         halves = [fill(trained, sample_ND[:256], 0), fill(trained, sample_ND[256:512], 256)]
         index = VectorIndex(merge_parts(trained, halves))
         few = np.zeros(index.count, bool)
@@ -144,7 +144,8 @@ def train(factory: str, sample_ND: np.ndarray) -> Any:
 
 def to_bytes(index: Any) -> bytes:
     """Return an index serialized by faiss."""
-    return _bytes(index)
+    data: bytes = faiss.serialize_index(index).tobytes()
+    return data
 
 
 def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
@@ -158,7 +159,7 @@ def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
     index = _read(trained)
     for start in range(0, len(vectors_ND), 65_536):
         index.add(_float32(vectors_ND[start : start + 65_536]))
-    return _PART.pack(first_row, len(vectors_ND)) + _bytes(index)
+    return _PART.pack(first_row, len(vectors_ND)) + to_bytes(index)
 
 
 def merge_parts(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> Any:
@@ -402,11 +403,6 @@ def _train_cells(ivf: Any, sample_ND: np.ndarray) -> None:
 
 def _made(factory: str, dim: int) -> Any:
     return faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
-
-
-def _bytes(index: Any) -> bytes:
-    data: bytes = faiss.serialize_index(index).tobytes()
-    return data
 
 
 def _read(data: bytes) -> Any:

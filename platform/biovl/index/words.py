@@ -16,7 +16,6 @@ import math
 import os
 import re
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ import pyarrow as pa
 
 from biovl.core.errors import ArtifactError
 from biovl.index.filters import Selection
-from biovl.index.mapped import DAMAGED, map_texts
-from biovl.index.postings import ArrayFile, Runs, Stretch
+from biovl.index.mapped import DAMAGED, map_texts, places_of
+from biovl.index.postings import ArrayFile, Runs, Stretch, write_texts
 from biovl.index.ranking import largest
 from biovl.index.spelling import plain
 
@@ -86,9 +85,7 @@ class Words:
                 lengths.append(_add(runs, block, sum(map(len, lengths))))
             length_N = np.concatenate(lengths)
             words, counts_V, stretches = runs.joined()
-            batch = pa.record_batch([words], names=["word"])
-            with pa.ipc.new_file(str(target / "values.arrow"), batch.schema) as file:
-                file.write_batch(batch)
+            write_texts(words, target / "values.arrow", name="word")
             if len(words):
                 _write_scores(target / "scores", length_N, counts_V, stretches)
         about = {"documents": len(length_N), "words": len(words)}
@@ -128,9 +125,7 @@ class Words:
         Raises:
             ArtifactError: If the stored scores are damaged.
         """
-        known = [
-            number for word in dict.fromkeys(words_of(text)) if (number := self._at(word)) >= 0
-        ]
+        known = places_of(self._words, dict.fromkeys(words_of(text)))
         if self._scores is None or not known:
             return np.empty(0, np.float32), np.empty(0, np.int64)
         try:
@@ -151,11 +146,6 @@ class Words:
         is_within = np.cumsum(captions_W[order]) <= max(_MOST_READ * self.count, _READ_AT_LEAST)
         is_within[0] = True
         return [known[place] for place in np.sort(order[is_within])]
-
-    def _at(self, word: str) -> int:
-        place = bisect_left(self._words, word, key=lambda scalar: scalar.as_py())
-        is_there = place < len(self._words) and self._words[place].as_py() == word
-        return place if is_there else -1
 
 
 def _blocks(captions: Iterable[str | None]) -> Iterator[list[str | None]]:
@@ -201,8 +191,8 @@ def _write_scores(
     mean = length_N.mean()
     total = int(starts[-1])
     with (
-        ArrayFile(folder / "data.csc.index.npy", np.dtype(np.float32), total) as data,
-        ArrayFile(folder / "indices.csc.index.npy", np.dtype(np.int32), total) as indices,
+        ArrayFile(folder / "data.csc.index.npy", np.dtype(np.float32), (total,)) as data,
+        ArrayFile(folder / "indices.csc.index.npy", np.dtype(np.int32), (total,)) as indices,
     ):
         for some in stretches:
             idf_W = idf_V[some.first : some.first + len(some.counts_W)]
