@@ -24,7 +24,6 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -68,19 +67,7 @@ class _Key(BaseModel):
 class _KeysFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    keys: list[_Key] = Field(min_length=1)
-
-
-class _KeysList(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
     keys: list[_Key]
-
-
-@dataclass(frozen=True)
-class _Known:
-    digest: bytes
-    caller: Caller
 
 
 class Keys:
@@ -115,19 +102,21 @@ class Keys:
             f" service with {setting}"
         )
         self._clock = clock
-        self._known: tuple[_Known, ...] = ()
+        self._known: Mapping[bytes, Caller] = {}
         self._stamp: _Stamp | None = None
         self._problem = ""
         self._failing_since: float | None = None
         self._looked_at = clock()
         if auth.keys is not None:
-            self._known = _parse({"keys": list(auth.keys)}, _KeysList, "auth.keys")
+            self._known = _parse({"keys": list(auth.keys)}, "auth.keys")
             if not self._known:
                 _LOG.warning("auth.keys is empty: all requests are rejected; %s", self._make_keys)
         if self._path:
             # The stamp first: what changes meanwhile is read again.
             self._stamp = _stamp(self._path, setting)
-            self._known = _read(self._path, setting, _KeysFile)
+            self._known = _read(self._path, setting)
+            if not self._known:
+                raise ConfigError(f"{self._path} is not a file of keys: it has none")
 
     @property
     def are_required(self) -> bool:
@@ -136,7 +125,7 @@ class Keys:
 
     def digests(self) -> bytes:
         """Return the sorted digests of the keys, which replicas share and clients do not know."""
-        return b"".join(sorted(known.digest for known in self._known))
+        return b"".join(sorted(self._known))
 
     def caller(self, scope: Mapping[str, Any], headers: Headers) -> Caller:
         """Return the client of a request, authenticated by its key.
@@ -191,9 +180,9 @@ class Keys:
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
         found = None
         # All digests are compared in constant time, so that timing reveals nothing.
-        for known in self._known:
-            if hmac.compare_digest(known.digest, digest):
-                found = known.caller
+        for known, caller in self._known.items():
+            if hmac.compare_digest(known, digest):
+                found = caller
         if found is None:
             raise _unauthorized("unknown API key; check it, or contact the operator")
         return found
@@ -209,7 +198,7 @@ class Keys:
                 self._failing_since, self._problem = None, ""
                 return
             # Without keys, all that were there are revoked.
-            self._known = _read(self._path, self._setting, _KeysList)
+            self._known = _read(self._path, self._setting)
         except ConfigError as error:
             # The file may be half edited: that must not lock clients out at once. Nor may a revoked
             # key stay valid because the file was deleted, or its edit has a mistake.
@@ -252,7 +241,7 @@ def new_key() -> str:
     return "biovl_" + secrets.token_urlsafe(32)
 
 
-def _read(path: Path, setting: str, kind: type[_KeysFile] | type[_KeysList]) -> tuple[_Known, ...]:
+def _read(path: Path, setting: str) -> dict[bytes, Caller]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -264,23 +253,29 @@ def _read(path: Path, setting: str, kind: type[_KeysFile] | type[_KeysList]) -> 
         raise ConfigError(f"{path}, line {line}: {error.problem}") from None
     except yaml.YAMLError:
         raise ConfigError(f"{path} is not YAML") from None
-    known = _parse(values, kind, str(path))
+    known = _parse(values, str(path))
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         _LOG.warning("%s is readable by other users; run chmod 600", path)
     return known
 
 
-def _parse(values: Any, kind: type[_KeysFile] | type[_KeysList], where: str) -> tuple[_Known, ...]:
+def _parse(values: Any, where: str) -> dict[bytes, Caller]:
+    """Return the client of each key, by its digest."""
     try:
-        found = kind.model_validate(values)
+        keys = _KeysFile.model_validate(values).keys
     except ValidationError as error:
         # The input is not quoted: it may be a key in place of its digest.
         wrong = [
             f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors()
         ]
         raise ConfigError(f"{where} is not a file of keys:\n  " + "\n  ".join(wrong)) from None
-    _check(where, found.keys)
-    return tuple(_known(key) for key in found.keys)
+    _check(where, keys)
+    return {
+        bytes.fromhex(key.sha256): Caller(
+            name=key.name, scopes=key.scopes, bucket=f"key:{key.name}", rate_per_s=key.rate_per_s
+        )
+        for key in keys
+    }
 
 
 def _check(path: str, keys: Sequence[_Key]) -> None:
@@ -296,13 +291,6 @@ def _check(path: str, keys: Sequence[_Key]) -> None:
         twice = [n for n, value in enumerate(values) if value in values[:n]]
         if twice:
             raise ConfigError(f"{path}: keys.{twice[0]}.{what} is that of another key")
-
-
-def _known(key: _Key) -> _Known:
-    caller = Caller(
-        name=key.name, scopes=key.scopes, bucket=f"key:{key.name}", rate_per_s=key.rate_per_s
-    )
-    return _Known(bytes.fromhex(key.sha256), caller)
 
 
 def _stamp(path: Path, setting: str) -> _Stamp:

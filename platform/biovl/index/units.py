@@ -6,6 +6,7 @@ kB these are about 75,000 requests of 32 MB, instead of 24 M requests in the shu
 index. ``rows`` then reorders the vectors, which are a hundredth of the bytes.
 """
 
+import functools
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -181,9 +182,9 @@ class _Looked:
     pair_id: str
     content: bytes
     text: str
-    pixels_HWC: np.ndarray | None
+    pixels_HWC: np.ndarray | None = None
     """Preprocessed pixels; None if they are not needed."""
-    thumbnail: bytes
+    thumbnail: bytes = b""
     defect: str | None = None
     reused: int | None = None
     """Its row in the previous index, if it is unchanged."""
@@ -217,19 +218,20 @@ class _Unit:
         row, is_same = None, False
         if self._previous is not None:
             row, is_same = self._previous.find(pair.pair_id, content)
-        known: dict[str, Any] = {"is_known": row is not None, "reused": row if is_same else None}
+        looked = functools.partial(
+            _Looked, pair.pair_id, content, pair.text, is_known=row is not None
+        )
         if self._previous is not None and row is not None and is_same:
-            small = self._previous.thumbnail(row)
-            return _Looked(pair.pair_id, content, pair.text, None, small, **known)
+            return looked(thumbnail=self._previous.thumbnail(row), reused=row)
         decoded = decode_rgb(pair.image)
         if decoded.pixels is None:
-            return _Looked(pair.pair_id, content, "", None, b"", decoded.defect or "", **known)
+            return looked(defect=decoded.defect or "")
         pixels_HWC = None
         if "images" in self.vectors:
             pixels_HWC = self._encoder.preparation.crop(decoded.pixels)
         side = self._config.thumbnail_px
         small = thumbnail(decoded.pixels, longer_side_px=side) if side else b""
-        return _Looked(pair.pair_id, content, pair.text, pixels_HWC, small, **known)
+        return looked(pixels_HWC=pixels_HWC, thumbnail=small)
 
     def take(self, index: int, found: _Looked) -> bytes:
         """Add a pair, embed when a batch is full, and return its thumbnail."""

@@ -9,16 +9,15 @@ service may store their files.
 import asyncio
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
 
-from biovl.index.query import Filter, Query
+from biovl.index.query import Query
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.description_cache import DescriptionCache
-from serve.search.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
+from serve.search.messages import ProxyAnswer, ProxyRequest
 from serve.search.queries import QueryParts, check_filter, check_k, check_text, find, invalid
 from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
@@ -35,13 +34,10 @@ MAX_LOOK_UPS = 100_000
 """Maximum cost of a request: phrases of all classes times captions that are searched."""
 
 
-class _AnyProxyRequest(Message):
+class _AnyProxyRequest(ProxyRequest):
     """``ProxyRequest`` whose image may also be the raw body."""
 
-    image: str | None = None
-    k: int = Field(default=10, ge=1)
-    classes: dict[str, list[str]] | list[str] | None = None
-    filter: BoundedFilter = Filter()
+    image: str | None = None  # type: ignore[assignment]
 
 
 def router(context: Context) -> APIRouter:
