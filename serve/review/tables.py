@@ -24,6 +24,15 @@ _ATTEMPTS = 5
 metadata = sa.MetaData()
 
 
+def _keys(*names: str) -> tuple[sa.Column[Any], ...]:
+    """Return the columns of a primary key, which is not numbered by the database."""
+    kinds = {"cluster_id": sa.Integer, "practice": sa.Boolean}
+    return tuple(
+        sa.Column(name, kinds.get(name, sa.String(64)), primary_key=True, autoincrement=False)
+        for name in names
+    )
+
+
 def _of_a_vote() -> tuple[sa.Column[Any], ...]:
     return (
         sa.Column("panel_type", sa.String(200), nullable=False),
@@ -45,10 +54,7 @@ about = sa.Table(
 votes = sa.Table(
     "votes",
     metadata,
-    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.String(64), primary_key=True),
-    sa.Column("reviewer", sa.String(64), primary_key=True),
-    sa.Column("practice", sa.Boolean, primary_key=True),
+    *_keys("cluster_id", "key", "reviewer", "practice"),
     *_of_a_vote(),
 )
 """The current vote of each reviewer. ``is_again``: given after a tie."""
@@ -70,8 +76,7 @@ history = sa.Table(
 states = sa.Table(
     "states",
     metadata,
-    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.String(64), primary_key=True),
+    *_keys("cluster_id", "key"),
     sa.Column("votes", sa.Integer, nullable=False),
     sa.Column("again", sa.Integer, nullable=False),
     sa.Column("ties", sa.JSON, nullable=False),
@@ -82,19 +87,14 @@ fields. Updated in the transaction that changes ``votes``."""
 reservations = sa.Table(
     "reservations",
     metadata,
-    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.String(64), primary_key=True),
-    sa.Column("reviewer", sa.String(64), primary_key=True),
+    *_keys("cluster_id", "key", "reviewer"),
     sa.Column("until", sa.Float(53), nullable=False),
 )
 
 skips = sa.Table(
     "skips",
     metadata,
-    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.String(64), primary_key=True),
-    sa.Column("reviewer", sa.String(64), primary_key=True),
-    sa.Column("practice", sa.Boolean, primary_key=True),
+    *_keys("cluster_id", "key", "reviewer", "practice"),
     sa.Column("at", sa.Float(53), nullable=False),
 )
 
@@ -102,10 +102,7 @@ skips = sa.Table(
 answered = sa.Table(
     "answered",
     metadata,
-    sa.Column("list", sa.String(64), primary_key=True),
-    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.String(64), primary_key=True),
-    sa.Column("reviewer", sa.String(64), primary_key=True),
+    *_keys("list", "cluster_id", "key", "reviewer"),
 )
 """Reviewers who have voted on a cluster of a list of ties, identified by its SHA-256."""
 
