@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, Posit
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
+from biovl.core.changes import value_of
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -103,7 +104,7 @@ def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
     parsed = {
-        name: configs.value_of(name, value) if isinstance(value, str) else value
+        name: value_of(name, value) if isinstance(value, str) else value
         for name, value in values.items()
     }
     return configs.build(kind, parsed, name="the configuration of the service")

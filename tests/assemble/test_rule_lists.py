@@ -15,6 +15,7 @@ from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.links import links
 from biovl.chain.steps import STEPS
+from biovl.core import arguments as settings_arguments
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 
@@ -25,7 +26,7 @@ def assembled(*changes: str, recipe: str = "small") -> AssembleConfig:
     arguments = [recipe, *("--set", "figures=f"), *("--set", "out=o")]
     for change in changes:
         arguments += ["--set", change]
-    config, _ = configs.from_command_line(
+    config, _ = settings_arguments.from_command_line(
         AssembleConfig, assemble_config.RECIPES, about=None, arguments=arguments
     )
     return config
@@ -150,7 +151,7 @@ def test_help_shows_the_rules_that_hold_unless_told_otherwise(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        configs.from_command_line(
+        settings_arguments.from_command_line(
             AssembleConfig, assemble_config.RECIPES, about=None, arguments=["--help"]
         )
     shown = " ".join(capsys.readouterr().out.split())

@@ -12,6 +12,8 @@ from pydantic_core import PydanticSerializationError
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config
+from biovl.core.arguments import from_command_line, settings_manual
+from biovl.core.changes import change_of, changes_of, in_order
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.harvest import config as harvest_config
@@ -71,8 +73,7 @@ def test_a_setting_may_be_called_as_a_keyword_of_python() -> None:
     assert config.build(Run, plain) == run
     assert config.defaults(Run)["from",] == ""
     assert any(
-        line.strip() == "from (default '') A keyword of Python."
-        for line in config.settings_manual(Run)
+        line.strip() == "from (default '') A keyword of Python." for line in settings_manual(Run)
     )
     with pytest.raises(ConfigError, match=r"from_: .*did you mean from\?"):
         config.build(Run, {**VALUES, "from_": "a@1"})
@@ -100,7 +101,7 @@ def test_settings_out_of_range_are_reported_together() -> None:
 
 
 def test_help_shows_ranges() -> None:
-    assert [line.strip() for line in config.settings_manual(Limited)] == [
+    assert [line.strip() for line in settings_manual(Limited)] == [
         "threshold (default 0.5, >= 0, <= 1)",
         "sizes (default (1,), > 0)",
         "minutes (default None, > 0)",
@@ -221,9 +222,7 @@ RECIPES: dict[str, config.Recipe[Run]] = {"plain": plain, "changed": other}
 
 def command_line(*arguments: str, recipes: Mapping[str, config.Recipe[Run]] = RECIPES) -> Run:
     flags = {"dry-run": "Say and stop."}
-    run, given = config.from_command_line(
-        Run, recipes, about="About.", flags=flags, arguments=arguments
-    )
+    run, given = from_command_line(Run, recipes, about="About.", flags=flags, arguments=arguments)
     assert given == ({"dry-run"} if "--dry-run" in arguments else set())
     return run
 
@@ -305,7 +304,7 @@ def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
     recipe: str, change: str, setting: str, expected: dict
 ) -> None:
     arguments = [recipe, *("--set", "corpus=c"), *("--set", "out=o"), *("--set", change)]
-    run, _ = config.from_command_line(
+    run, _ = from_command_line(
         PretrainConfig, pretrain_config.RECIPES, about=None, arguments=arguments
     )
     assert operator.attrgetter(setting)(run) == expected
@@ -425,7 +424,7 @@ def test_items_are_added_to_a_list_and_removed_from_it(
     run = command_line("plain", "--set", "out=o", "--set", 'names=["a","b"]', *arguments)
     assert run.names == names
     # Given together, as recipes and sweeps do.
-    given = dict(config.change_of(change) for change in changes)
+    given = dict(change_of(change) for change in changes)
     if len(given) == len(changes):
         known = config.build(Run, {**VALUES, "names": ["a", "b"]})
         assert config.override(known, given).names == names
@@ -433,31 +432,34 @@ def test_items_are_added_to_a_list_and_removed_from_it(
 
 def test_a_later_change_removes_what_an_earlier_one_adds() -> None:
     first, second = {"rules+": "a(1)"}, {"rules-": "a", "rules+": "a(2)"}
-    assert config.in_order(first, second) == {"rules+": ["a(2)"]}
-    assert config.in_order({"rules-": "b"}, first, {"rules-": "b"}) == {
+    assert in_order(first, second) == {"rules+": ["a(2)"]}
+    assert in_order({"rules-": "b"}, first, {"rules-": "b"}) == {
         "rules-": ["b", "b"],
         "rules+": "a(1)",
     }
     # Within one change, a removal is of what the list has, too.
-    assert config.in_order({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
+    assert in_order({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
 
 
 def test_repeated_changes_are_together_and_none_is_lost() -> None:
     changes = ["names+=a", "epochs=2", 'names+=["b","c"]', "names-=d", "epochs=3"]
-    assert config.changes_of(changes) == {
+    assert changes_of(changes) == {
         "names+": ["a", "b", "c"], "names-": "d", "epochs": "3"
     }  # fmt: skip
-    in_turns = config.changes_of(["names+=a", "names-=b", "names+=c", "names-=d"])
+    in_turns = changes_of(["names+=a", "names-=b", "names+=c", "names-=d"])
     assert list(in_turns.items()) == [("names-", ["b", "d"]), ("names+", ["a", "c"])]
     with pytest.raises(ConfigError, match="added and removed before"):
-        config.changes_of(["names+=a(1)", "names-=a", "names+=c"])
+        changes_of(["names+=a(1)", "names-=a", "names+=c"])
 
 
-def test_a_setting_that_a_file_has_twice_is_refused(tmp_path: Path) -> None:
+def test_a_setting_that_a_file_has_twice_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = tmp_path / "run.yaml"
     recipe.write_text("optim:\n  lr: 1\n  lr: 2\n")
-    with pytest.raises(ConfigError, match="'lr' occurs twice"):
-        config._recipe(str(recipe), {})
+    with pytest.raises(SystemExit):
+        command_line(str(recipe))
+    assert "'lr' occurs twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from ray.serve.scripts import cli as serve_cli
 from biovl.__main__ import COMMANDS
 from biovl.chain.reproduce.graph import read_settings
 from biovl.chain.reproduce.papers import choose, read_papers
-from biovl.core import config
+from biovl.core.arguments import from_command_line
+from biovl.core.changes import change_of
 from biovl.runtime import command_line
 from serve.app import settings_of
 from tests.docs.pages import ROOT
@@ -97,9 +98,7 @@ def _check_job(name: str, arguments: list[str]) -> None:
     if arguments and arguments[0].endswith(".yaml"):
         arguments = [next(iter(taken["recipes"])), *arguments[1:]]
     # Ends the test with what is not valid.
-    config.from_command_line(
-        taken["cls"], taken["recipes"], about=None, flags=flags, arguments=arguments
-    )
+    from_command_line(taken["cls"], taken["recipes"], about=None, flags=flags, arguments=arguments)
 
 
 def _check_tables(arguments: list[str]) -> None:
@@ -107,4 +106,4 @@ def _check_tables(arguments: list[str]) -> None:
     values = [words for flag, words in itertools.pairwise(arguments) if flag == "--set"]
     if arguments[0] != "list":
         choose(papers, arguments[0])
-        read_settings(dict(config.change_of(text) for text in values), papers)
+        read_settings(dict(change_of(text) for text in values), papers)

@@ -12,6 +12,7 @@ import pytest
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config as configs
+from biovl.core.arguments import from_command_line
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from biovl.images.transforms import random_box
 from biovl.pretrain import config as pretrain_config
@@ -111,7 +112,7 @@ def test_the_command_in_the_message_makes_the_same_corpus_with_larger_images() -
     (line,) = re.findall(r"biovl assemble.*", str(refused.value))
     words = shlex.split(line)
     assert words[2] == "concept_filtered"
-    config, _ = configs.from_command_line(
+    config, _ = from_command_line(
         AssembleConfig, assemble_config.RECIPES, about=None, arguments=words[2:]
     )
     plain = configs.to_plain(config)

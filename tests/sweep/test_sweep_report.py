@@ -9,6 +9,7 @@ import pytest
 
 from biovl.benchmark.retrieval import KS
 from biovl.core import config as configs
+from biovl.core.arguments import from_command_line
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import (
     BiovlError,
@@ -117,7 +118,7 @@ def test_the_best_row_is_a_recipe_for_pretrain(
 ) -> None:
     best = report.write(Folder(str(tmp_path)), config, outcomes[:3])
     assert best == outcomes[2].trial.name
-    given, _ = configs.from_command_line(
+    given, _ = from_command_line(
         PretrainConfig,
         {},
         about=None,
@@ -243,7 +244,7 @@ def test_the_best_of_mixtures_with_one_val_names_its_corpora(
 ) -> None:
     mixed = [with_corpus(outcomes[0], "a"), with_corpus(outcomes[2], "a", "b")]
     assert report.write(Folder(str(tmp_path)), config, mixed) == outcomes[2].trial.name
-    given, _ = configs.from_command_line(
+    given, _ = from_command_line(
         *(PretrainConfig, {}),
         about=None,
         arguments=[str(tmp_path / "best.yaml"), "--set", "out=o"],
@@ -261,7 +262,7 @@ def test_a_file_that_is_no_recipe_is_told(
         ("nothing", "there is no recipe called 'nothing'"),
     ):
         with pytest.raises(SystemExit) as ended:
-            configs.from_command_line(PretrainConfig, {}, about=None, arguments=[name])
+            from_command_line(PretrainConfig, {}, about=None, arguments=[name])
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
 

@@ -5,7 +5,6 @@ biovl all pmc --set folder=s3://… --set source.path=s3://… --dry-run
 ray job submit -- biovl all pmc --set folder=s3://… --set source.path=s3://…
 """
 
-import argparse
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from biovl.chain.links import Chain, Step, check, links, read_chain, reject_unused
 from biovl.chain.recipes import RECIPES, ChainRecipe
 from biovl.chain.steps import STEPS
-from biovl.core import config as configs
+from biovl.core.arguments import recipes_manual, settings_parser
+from biovl.core.changes import change_of, changes_of
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.runtime.command_line import end_interrupted
 
@@ -63,21 +63,12 @@ def from_command_line(
         about: Description of the script.
         arguments: Command-line arguments; by default those of the process.
     """
-    parser = argparse.ArgumentParser(
-        description=textwrap.dedent(about or "").strip(),
-        epilog=_manual(steps, recipes),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = settings_parser(
+        about,
+        _manual(steps, recipes),
+        "folder=DIR, source.path=DIR, or a setting of a step: pretrain.epochs=8; repeat for more",
     )
     parser.add_argument("recipe", choices=sorted(recipes), help="a named chain, see below")
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="folder=DIR, source.path=DIR, or a setting of a step: pretrain.epochs=8; repeat for "
-        "more",
-    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -85,8 +76,8 @@ def from_command_line(
     )
     parsed = parser.parse_args(arguments)
     try:
-        values = configs.changes_of(parsed.changes, recipes[parsed.recipe]())
-        names = [configs.change_of(text)[0] for text in parsed.changes]
+        values = changes_of(parsed.changes, recipes[parsed.recipe]())
+        names = [change_of(text)[0] for text in parsed.changes]
         chain = read_chain(steps, parsed.recipe, values)
         reject_unused(names, chain, steps)
         return chain, parsed.dry_run
@@ -96,7 +87,7 @@ def from_command_line(
 
 def _manual(steps: Sequence[Step], recipes: Mapping[str, ChainRecipe]) -> str:
     lines = [
-        *configs.recipes_manual(recipes),
+        *recipes_manual(recipes),
         "settings:",
         "  folder       where every step publishes, local or s3:// (required)",
         "  name         suffix of folders whose settings differ from those published: model-NAME/",

@@ -1,27 +1,22 @@
 """Validation of settings: frozen dataclasses from plain JSON values, with overrides."""
 
-import argparse
-import ast
 import copy
 import dataclasses
 import difflib
 import functools
-import inspect
-import itertools
 import json
 import os
 import re
-import textwrap
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.config import ConfigDict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.filesystems import open_location
+from biovl.core.changes import is_meant, named, together
+from biovl.core.errors import ConfigError
 
 Config = TypeVar("Config")
 
@@ -30,10 +25,6 @@ Recipe = Callable[[], Config]
 
 Share = Annotated[float, Field(ge=0, le=1)]
 """A share of a whole, or a probability. Common other ranges are pydantic's ``PositiveInt`` …"""
-
-_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-"""Signs of pydantic's limits."""
-
 
 _NO_PATH = re.compile(r"[*?\[\]{}^$|\\<>]|\s/|/\s")
 """What occurs in patterns, prompts and queries with a ``/``, and rarely in names of folders."""
@@ -67,7 +58,7 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
     Raises:
         ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
-    return _validated(cls, _changed(cls, {}, values), name or cls.__name__)
+    return _validated(cls, with_changes(cls, {}, values), name or cls.__name__)
 
 
 def validated(config: Config) -> Config:
@@ -156,7 +147,7 @@ def override(config: Config, changes: Mapping[str, Any], *, name: str | None = N
         ConfigError: If a setting is unknown or missing, or its new value is invalid.
     """
     plain = recipe_settings(config) if is_unfinished(config) else to_plain(config)
-    return build(type(config), _changed(type(config), plain, changes), name=name)
+    return build(type(config), with_changes(type(config), plain, changes), name=name)
 
 
 def recipe_settings(config: Any) -> dict[str, Any]:
@@ -167,14 +158,14 @@ def recipe_settings(config: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
-        if value is REQUIRED or value == _default_of(item):
+        if value is REQUIRED or value == default_of(item):
             continue
-        if _section(type(config), _setting_name(item.name)) is not None:
-            values[_setting_name(item.name)] = recipe_settings(value)
+        if section_class(type(config), setting_name(item.name)) is not None:
+            values[setting_name(item.name)] = recipe_settings(value)
         else:
-            values[_setting_name(item.name)] = _plain(item, value)
+            values[setting_name(item.name)] = _plain(item, value)
     # Expand dotted names in the settings of a plug-in or a grid.
-    return _changed(type(config), {}, values)
+    return with_changes(type(config), {}, values)
 
 
 Defaults = Mapping[tuple[str, ...], Any]
@@ -190,8 +181,8 @@ def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
     """
     values: dict[tuple[str, ...], Any] = {}
     for item in dataclasses.fields(cls):
-        name = _setting_name(item.name)
-        path, section = (*within, name), _section(cls, name)
+        name = setting_name(item.name)
+        path, section = (*within, name), section_class(cls, name)
         if section is not None:
             values |= defaults(section, *path)
         elif item.default is not dataclasses.MISSING:
@@ -237,42 +228,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {similar[0]}?" if similar else ""
 
 
-def parse_call(text: str) -> dict[str, Any]:
-    """Return the name and settings of a call such as ``min_side(300)`` or ``years(minimum=2015)``.
-
-    Values are Python or JSON literals; an unquoted word is text. Positional values are named ``0``,
-    ``1`` ….
-
-    Raises:
-        ConfigError: If the text is not such a call.
-    """
-    name, bracket, rest = text.partition("(")
-    if not bracket:
-        return {"name": text.strip()}
-    try:
-        call = ast.parse(f"f({rest}", mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("there is text after the closing bracket")
-        settings = {str(place): _literal(node) for place, node in enumerate(call.args)}
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                raise ValueError("** is not supported")
-            settings[keyword.arg] = _literal(keyword.value)
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"{text!r} cannot be read as NAME(VALUE) or NAME(SETTING=VALUE, …): {error}"
-        ) from error
-    return {"name": name.strip(), **settings}
-
-
-def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.Name):
-        return {"null": None, "true": True, "false": False}.get(node.id, node.id)
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_literal(item) for item in node.elts]
-    return ast.literal_eval(node)
-
-
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with dotted names expanded: ``{"a.b": 1}`` gives ``{"a": {"b": 1}}``."""
     result: dict[str, Any] = {}
@@ -282,6 +237,26 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             inner = nested(inner)
         result = _merged(result, {head: inner})
+    return result
+
+
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False
+) -> dict[str, Any]:
+    """Return values by dotted names, the inverse of ``nested``.
+
+    Args:
+        values: Values, which may be nested mappings.
+        prefix: Prefix of all names.
+        keep_empty: Whether to keep empty mappings: as a setting, an empty mapping replaces a
+            non-empty one. By default they are dropped: in results, empty is the same as missing.
+    """
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and (value or not keep_empty):
+            result |= flat(value, f"{prefix}{name}.", keep_empty=keep_empty)
+        else:
+            result[f"{prefix}{name}"] = value
     return result
 
 
@@ -309,87 +284,6 @@ def spelled(location: str) -> str:
     return os.path.normpath(location) if is_path else location
 
 
-def from_command_line(
-    cls: type[Config],
-    recipes: Mapping[str, Recipe[Config]],
-    *,
-    about: str | None,
-    flags: Mapping[str, str] | None = None,
-    arguments: Sequence[str] | None = None,
-) -> tuple[Config, set[str]]:
-    """Parse a configuration from a command line: ``RECIPE --set name=value …``.
-
-    If it is invalid, the process exits with status 2 and the reason on standard error.
-
-    Args:
-        cls: The configuration class.
-        recipes: Recipes by name. A file with settings may be given instead of a name; a single
-            recipe needs no name.
-        about: Description of the script.
-        flags: Options without a value, such as ``dry-run``, and their descriptions.
-        arguments: Command-line arguments; None: those of the process, ``sys.argv[1:]``.
-
-    Returns:
-        The configuration, and the flags that were set.
-    """
-    parser = argparse.ArgumentParser(
-        description=textwrap.dedent(about or "").strip(),
-        epilog=_manual(cls, recipes),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    only = next(iter(recipes)) if len(recipes) == 1 else None
-    parser.add_argument(
-        "recipe",
-        nargs="?" if only else None,
-        default=only,
-        help="a named configuration, see below, or a file with one (.yaml or .json)"
-        + (f"; {only} if it is left out" if only else ""),
-    )
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="replace one setting; repeat for more (image.short_side_px=288). A mapping is given "
-        'whole (batch.later={"8":65536}) or by entry (batch.later.8=65536). NAME+=VALUE adds to a '
-        "list and NAME-=VALUE removes from it (rules+=min_side(300), rules-=min_side)",
-    )
-    parser.set_defaults(flags=[])
-    for flag, hint in (flags or {}).items():
-        parser.add_argument(
-            f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=hint
-        )
-    options = parser.parse_args(arguments)
-    try:
-        plain = _changed(cls, {}, _recipe(options.recipe, recipes))
-        for text in options.changes:
-            plain = _changed(cls, plain, dict([change_of(text)]))
-        return build(cls, plain), set(options.flags)
-    except ConfigError as error:
-        parser.exit(2, f"{error}\n")
-
-
-def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
-    if name in recipes:
-        return recipe_settings(recipes[name]())
-    if not name.endswith((".yaml", ".yml", ".json")):
-        known = ", ".join(sorted(recipes))
-        raise ConfigError(
-            f"there is no recipe called {name!r}; choose from {known}, or give a file"
-            f"{nearest(name, recipes)}"
-        )
-    try:
-        filesystem, path = open_location(name)
-        with filesystem.open_input_stream(path) as stream:
-            values = yaml.load(stream.read(), UniqueKeys)
-    except (OSError, yaml.YAMLError, BiovlError) as error:
-        raise ConfigError(f"{name} cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{name} is not a mapping of settings by name")
-    return values
-
-
 class UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
     """A YAML loader that rejects a key that occurs twice: YAML would keep the last one."""
 
@@ -405,107 +299,6 @@ class UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
         return dict(super().construct_mapping(node, deep))
 
 
-def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return several ``NAME=VALUE`` by name; the items of repeated ``NAME+=`` are together.
-
-    Args:
-        texts: The arguments of ``--set``, in their order.
-        values: Settings that are changed, such as those of a recipe.
-
-    Raises:
-        ConfigError: If a text has another form, or an item of a list is added, removed, and the
-            list is changed again: by name only one ``+=`` and one ``-=`` can be kept.
-    """
-    found = dict(values or {})
-    for text in texts:
-        name, value = change_of(text)
-        if name[-1] in "+-" and name in found:
-            other = name[:-1] + ("-" if name[-1] == "+" else "+")
-            keys = list(found)
-            if other in found and keys.index(name) < keys.index(other):
-                # Items are removed first, then added, unless one of them is removed in between.
-                added, removed = (found[name], found[other])
-                if name[-1] == "-":
-                    added, removed = (found[other], value)
-                if any(str(item) in str(added) for item in together(removed)):
-                    raise ConfigError(
-                        f"--set {name}={value}: an item of {name[:-1]} was added and removed "
-                        "before: leave out both"
-                    )
-                if name[-1] == "+":
-                    found[name] = found.pop(name)
-            found[name] = together(found[name], value)
-            continue
-        # Settings are replaced in the order in which they are given.
-        for before in (name, f"{name}+", f"{name}-"):
-            found.pop(before, None)
-        found[name] = value
-    return found
-
-
-def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return several changes as one: later ones replace earlier ones of the same name.
-
-    What they add to a list, or remove from it, is together. Removing an item that an earlier change
-    adds leaves out the addition.
-    """
-    result: dict[str, Any] = {}
-    for change in changes:
-        earlier = frozenset(result)
-        for name, value in change.items():
-            added = f"{name[:-1]}+"
-            if name[-1] == "-" and added in earlier:
-                items, removed = together(result[added]), together(value)
-                kept = [
-                    item
-                    for item in items
-                    if not any(_is_meant(_named(one), _named(item)) for one in removed)
-                ]
-                if len(kept) < len(items):
-                    result[added] = kept
-                    continue
-            if name[-1] in "+-" and name in result:
-                result[name] = together(result[name], value)
-                continue
-            for before in (name, f"{name}+", f"{name}-"):
-                result.pop(before, None)
-            result[name] = value
-    return result
-
-
-def change_of(text: str) -> tuple[str, Any]:
-    """Parse ``NAME=VALUE``, the argument of ``--set``, into name and value.
-
-    For ``NAME+=VALUE`` and ``NAME-=VALUE``, the sign is the last character of the name.
-
-    Raises:
-        ConfigError: If the text has another form.
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
-    return name, value_of(f"--set {name}", value)
-
-
-def value_of(name: str, text: str) -> Any:
-    """Return the value of a setting from its text: parsed as JSON if it looks like JSON, else text.
-
-    Raises:
-        ConfigError: If it looks like JSON but is invalid; the message has ``name``.
-    """
-    # Numbers stay text: validation parses them where a number is expected, and a folder called
-    # 2024_01 or 1e3 keeps its name.
-    if text in ("null", "true", "false") or text[:1] in ("[", "{", '"'):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ConfigError(
-                f"{name}: {text!r} is not JSON: {error}. Put texts in double quotes, and "
-                'the whole value in single ones for the shell: \'["a", "b"]\''
-            ) from error
-    return text
-
-
 @functools.cache
 def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     # Unknown settings are typing errors; strictness is set on the outermost class, and pydantic
@@ -514,17 +307,20 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
         cls.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
             extra="forbid",
             coerce_numbers_to_str=True,
-            alias_generator=_setting_name,
+            alias_generator=setting_name,
             # No setting is infinite, and comparisons with NaN let it pass.
             allow_inf_nan=False,
         )
     return TypeAdapter(cls)
 
 
-def _changed(
+def with_changes(
     cls: type | None, plain: Mapping[str, Any], changes: Mapping[Any, Any]
 ) -> dict[str, Any]:
-    """Return plain values with changes applied, for a class, or for any mapping if it is None."""
+    """Return plain values with changes applied, for a class, or for any mapping if it is None.
+
+    Names and forms of changes are those of ``override``; types and ranges are not checked.
+    """
     result = dict(plain)
     for name, value in changes.items():
         head, _, rest = str(name).partition(".")
@@ -536,55 +332,42 @@ def _changed(
             # order.
             result[head] = together(result[head], value)
             continue
-        section = _section(cls, head)
+        section = section_class(cls, head)
         if rest or (section is not None and isinstance(value, Mapping)):
             old = result.get(head)
             inner = old if isinstance(old, Mapping) else {}
-            result[head] = _changed(section, inner, {rest: value} if rest else value)
+            result[head] = with_changes(section, inner, {rest: value} if rest else value)
         else:
-            result[head] = _changed(None, {}, value) if isinstance(value, Mapping) else value
+            result[head] = with_changes(None, {}, value) if isinstance(value, Mapping) else value
     return result
 
 
 def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) -> dict[str, Any]:
     """Return plain values of a class with items added to, or removed from, one of its lists."""
     name, sign = change[:-1], change[-1]
-    items = {_setting_name(item.name): item for item in dataclasses.fields(cls)}
+    items = {setting_name(item.name): item for item in dataclasses.fields(cls)}
     if name not in items:
         raise ConfigError(f"{change}=: there is no setting {name!r}{nearest(name, items)}")
-    old = plain.get(name)
-    if name not in plain:
-        old = _plain(items[name], _default_of(items[name]))
+    old = plain[name] if name in plain else _plain(items[name], default_of(items[name]))
     if not isinstance(old, list | tuple):
         raise ConfigError(f"{change}=: {name} is not a list")
-    changed = together([], value)
     items_left = list(old)
-    for item in changed:
+    for item in together(value):
         if sign == "+":
             items_left.append(item)
             continue
-        named = _named(item)
-        without = [
-            each for each in items_left if each != item and not _is_meant(named, _named(each))
-        ]
+        without = [each for each in items_left if each != item and not is_meant(item, each)]
         if len(without) == len(items_left):
-            names = [str(_named(each)["name"]) for each in items_left]
+            names = [str(named(each)["name"]) for each in items_left]
             raise ConfigError(
                 f"{change}=: {name} does not have {item!r}; it has {', '.join(names) or 'nothing'}"
-                f"{nearest(str(named['name']), names)}"
+                f"{nearest(str(named(item)['name']), names)}"
             )
         items_left = without
     return {**plain, name: items_left}
 
 
-def together(*values: Any) -> list[Any]:
-    """Concatenate items of a list setting; each value is one item or a list of items."""
-    return [
-        item for value in values for item in (value if isinstance(value, list | tuple) else [value])
-    ]
-
-
-def _default_of(item: dataclasses.Field[Any]) -> Any:
+def default_of(item: dataclasses.Field[Any]) -> Any:
     """Return the default of a setting, ``dataclasses.MISSING`` if it has none."""
     if item.default_factory is not dataclasses.MISSING:
         return item.default_factory()
@@ -599,28 +382,17 @@ def _plain(item: dataclasses.Field[Any], value: Any) -> Any:
     return TypeAdapter(own_type).dump_python(value, mode="json")
 
 
-def _named(item: Any) -> dict[str, Any]:
-    """Return a list item as its name and settings."""
-    if isinstance(item, Mapping):
-        return {"name": "", **item}
-    return parse_call(item) if isinstance(item, str) and "(" in item else {"name": item}
-
-
-def _is_meant(named: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    return all(name in item and item[name] == value for name, value in named.items())
-
-
 def _setting_names(cls: type, prefix: str = "") -> list[str]:
     """Return the dotted names of all settings of a class."""
     names: list[str] = []
     for name in _setting_types(cls):
-        section = _section(cls, name)
+        section = section_class(cls, name)
         own = f"{prefix}{name}"
         names += [own] if section is None else _setting_names(section, f"{own}.")
     return names
 
 
-def _section(cls: type | None, name: str) -> type | None:
+def section_class(cls: type | None, name: str) -> type | None:
     """Return the class of a section by name, None if the name is a single setting."""
     section = _setting_types(cls).get(name)
     if not isinstance(section, type) or not _setting_types(section):
@@ -629,7 +401,7 @@ def _section(cls: type | None, name: str) -> type | None:
     return None if section.__name__ == "Plugin" else section
 
 
-def _setting_name(field: str) -> str:
+def setting_name(field: str) -> str:
     """Return the name of the setting of a field: ``from_`` is the setting ``from``.
 
     Python's keywords are no names of fields; PEP 8 appends an underscore to them.
@@ -640,7 +412,7 @@ def _setting_name(field: str) -> str:
 def _setting_types(cls: type | None) -> dict[str, Any]:
     """Return the types of settings by name, of a dataclass or a pydantic model, else none."""
     if cls is not None and dataclasses.is_dataclass(cls):
-        return {_setting_name(item.name): item.type for item in dataclasses.fields(cls)}
+        return {setting_name(item.name): item.type for item in dataclasses.fields(cls)}
     return {name: item.annotation for name, item in getattr(cls, "model_fields", {}).items()}
 
 
@@ -651,90 +423,3 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
         result[name] = _merged(old, value) if both else value  # type: ignore[arg-type]
     return result
-
-
-def flat(
-    values: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False
-) -> dict[str, Any]:
-    """Return values by dotted names, the inverse of ``nested``.
-
-    Args:
-        values: Values, which may be nested mappings.
-        prefix: Prefix of all names.
-        keep_empty: Whether to keep empty mappings: as a setting, an empty mapping replaces a
-            non-empty one. By default they are dropped: in results, empty is the same as missing.
-    """
-    result: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and (value or not keep_empty):
-            result |= flat(value, f"{prefix}{name}.", keep_empty=keep_empty)
-        else:
-            result[f"{prefix}{name}"] = value
-    return result
-
-
-def _manual(cls: type, recipes: Mapping[str, Recipe[Any]]) -> str:
-    return "\n".join([*recipes_manual(recipes), "settings:", *settings_manual(cls)])
-
-
-def recipes_manual(recipes: Mapping[str, Callable[[], Any]]) -> list[str]:
-    """Return help texts of recipes: a line with name and first line of the docstring of each."""
-    lines = [
-        f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}"
-        for name, recipe in sorted(recipes.items())
-    ]
-    return ["recipes:", *lines, ""]
-
-
-def settings_manual(cls: type, prefix: str = "") -> list[str]:
-    """Return help texts of settings: a line with name, default and docstring of each."""
-    about = _field_docstrings(cls)
-    lines = []
-    for item in dataclasses.fields(cls):
-        name = _setting_name(item.name)
-        section = _section(cls, name)
-        if section is not None:
-            lines += settings_manual(section, f"{prefix}{name}.")
-            continue
-        value = _default_of(item)
-        default = "required" if value is dataclasses.MISSING else f"default {_shown(value)}"
-        text = " ".join(about.get(item.name, "").split())
-        entry = f"{prefix}{name} ({', '.join([default, *_limits(item.type)])}) {text}".strip()
-        lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")
-    return lines
-
-
-def _limits(annotation: Any) -> list[str]:
-    """Return the range of a number as ``> 0`` or ``>= 0``, ``<= 1``; empty if it has none."""
-    # Keys and values of a mapping have different ones.
-    parts = () if get_origin(annotation) is Mapping else get_args(annotation)
-    limits = [item for part in parts for item in _limits(part)]
-    for item in getattr(annotation, "__metadata__", ()):
-        for limit in getattr(item, "metadata", [item]):
-            values = [(sign, getattr(limit, name, None)) for name, sign in _SIGNS.items()]
-            limits += [f"{sign} {value}" for sign, value in values if value is not None]
-    return list(dict.fromkeys(limits))
-
-
-def _shown(value: Any) -> str:
-    """Return a default in the form a person would type: plug-ins as calls."""
-    if isinstance(value, tuple) and any(dataclasses.is_dataclass(item) for item in value):
-        return ", ".join(map(str, value))
-    return str(value) if dataclasses.is_dataclass(value) else repr(value)
-
-
-def _field_docstrings(cls: type) -> dict[str, str]:
-    """Return the docstrings below the fields of a dataclass, which Python itself does not keep."""
-    base = cls.__mro__[1]
-    docstrings = {} if base is object else _field_docstrings(base)
-    (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    body = node.body if isinstance(node, ast.ClassDef) else []
-    for statement, after in itertools.pairwise(body):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            docstrings[statement.target.id] = str(after.value.value)
-    return docstrings

@@ -15,6 +15,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from biovl.core import config
+from biovl.core.changes import parse_call
 from biovl.core.errors import ConfigError
 
 
@@ -37,7 +38,7 @@ class Plugin:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def unflatten(value: Any) -> Any:
             if isinstance(value, str):
-                value = config.parse_call(value)
+                value = parse_call(value)
             if isinstance(value, Mapping) and "settings" not in value:
                 settings = {key: item for key, item in value.items() if key != "name"}
                 return {**{k: value[k] for k in ("name",) if k in value}, "settings": settings}

@@ -11,14 +11,14 @@ Nothing is started or downloaded. The last line of the output is the plan as JSO
 import json
 import sys
 
-from biovl.core import config as configs
+from biovl.core.arguments import from_command_line
 from biovl.core.errors import BiovlError
 from biovl.plan.config import RECIPES, PlanConfig
 
 
 def main() -> None:
     """Print the plan of the command line as text and JSON."""
-    config, flags = configs.from_command_line(
+    config, flags = from_command_line(
         PlanConfig,
         RECIPES,
         about=__doc__,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from biovl.core import config as configs
+from biovl.core.arguments import from_command_line
 from biovl.core.artifacts import Manifest
 from biovl.core.config import Recipe
 from biovl.core.errors import BiovlError
@@ -36,7 +36,7 @@ def main(
         estimate: Returns a resource estimate as text, for ``--dry-run``; the job does not run.
     """
     flags = {"dry-run": "say what the job will compute, hold and take, and stop"}
-    config, given = configs.from_command_line(
+    config, given = from_command_line(
         config_class, recipes, about=about, flags=flags if estimate else None
     )
     try:

@@ -17,6 +17,7 @@ from biovl.chain.command import from_command_line
 from biovl.chain.job import run_chain
 from biovl.chain.links import Chain, Step, StepFailed, links, read_chain, refusal
 from biovl.chain.steps import STEPS
+from biovl.core import arguments as settings_arguments
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint
 from biovl.core.errors import ConfigError
@@ -178,7 +179,7 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
     # What the demo itself sets of the recipe.
     given_by = {key.removeprefix("pretrain."): value for key, value in chain_recipes.demo().items()}
     own += [f"{key}={given_by[key]}" for key in ("epochs", "validation.every_epochs")]
-    expected, _ = configs.from_command_line(
+    expected, _ = settings_arguments.from_command_line(
         PretrainConfig,
         pretrain_config.RECIPES,
         about="",

@@ -12,11 +12,11 @@ for every table.
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from biovl.core import config as configs
+from biovl.core.arguments import settings_parser
+from biovl.core.changes import changes_of
 from biovl.core.errors import BiovlError
 from biovl.runtime.command_line import end_interrupted
 
@@ -41,7 +41,7 @@ def main() -> None:
     """
     parsed = _parser().parse_args()
     try:
-        values = configs.changes_of(parsed.changes)
+        values = changes_of(parsed.changes)
         failed = _list(values) if parsed.table == "list" else _reproduce(parsed, values)
     except BiovlError as error:
         print(error, file=sys.stderr)
@@ -53,20 +53,8 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=textwrap.dedent(__doc__ or "").strip(),
-        epilog=_SETTINGS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = settings_parser(__doc__, _SETTINGS, "a setting, see below; repeat for more")
     parser.add_argument("table", help="names of tables, or list")
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a setting, see below; repeat for more",
-    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
