@@ -99,7 +99,7 @@ class AnnotateConfig:
         if configs.is_unfinished(self):
             return
         # Resolved here, so that unknown names and settings are reported with other invalid ones.
-        _, settings = plugins.resolve("annotate.annotators", self._plugin)
+        settings = self._settings
         if not self.out:
             out = f"{self.table.rstrip('/')}/{COLUMNS}/{settings.column}"
             object.__setattr__(self, "out", out)
@@ -110,10 +110,14 @@ class AnnotateConfig:
         return Plugin(self.annotator.name, {**self.annotator.settings, **weights})
 
     @property
+    def _settings(self) -> Any:
+        """The settings of the annotator, an object of its ``Config``."""
+        return plugins.resolve("annotate.annotators", self._plugin)[1]
+
+    @property
     def batches_at_once(self) -> int:
         """Concurrent batches per actor: more than one for annotators that wait for an endpoint."""
-        _, settings = plugins.resolve("annotate.annotators", self._plugin)
-        return int(getattr(settings, "batches_at_once", 1))
+        return int(getattr(self._settings, "batches_at_once", 1))
 
     @property
     def has_weights(self) -> bool:
@@ -126,7 +130,7 @@ class AnnotateConfig:
         Settings that do not change the columns are left out: ``weights``, which are recorded among
         the inputs, and the address and rate limit of an endpoint.
         """
-        _, settings = plugins.resolve("annotate.annotators", self._plugin)
+        settings = self._settings
         plain = configs.to_plain(settings)
         for name in ("weights", *getattr(settings, "elsewhere", ())):
             plain.pop(name, None)
@@ -134,8 +138,7 @@ class AnnotateConfig:
 
     def defaults(self) -> configs.Defaults:
         """Return the defaults of the annotator's settings."""
-        _, settings = plugins.resolve("annotate.annotators", self._plugin)
-        return configs.defaults(type(settings), "annotator")
+        return configs.defaults(type(self._settings), "annotator")
 
     def inputs(self, pinned: str = "") -> list[Input]:
         """Return the inputs in addition to the table: weights, and files named in the settings.
@@ -146,10 +149,9 @@ class AnnotateConfig:
         Raises:
             ConfigError: If a file does not exist.
         """
-        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         files = [
             Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
-            for name, uri in getattr(settings, "files", {}).items()
+            for name, uri in getattr(self._settings, "files", {}).items()
         ]
         return [*identity.as_input(self.weights, self.out, pinned), *files]
 

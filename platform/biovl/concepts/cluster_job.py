@@ -310,19 +310,16 @@ class _KMeans:
 
     def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
         """Write the clusters of all rows; return the receipts of the blocks."""
-        key = "assigning-block"
-        finished = {int(note.rpartition("/")[2]) for note in self._draft.note_names(key)}
-        self._report.stage("assigning block", blocks, done_before=len(finished))
+        stages, key = Stages(self._draft, self._report), "assigning-block"
         centroids, shared = ray.put(centroids_KC), ray.put(table)
         pending = [
             self._team.of(number).assign.remote(shared, number, centroids)
-            for number in range(blocks)
-            if number not in finished
+            for number in stages.pending("assigning block", key, blocks)
         ]
         for found in pending:
             raise_task_error(ray.get(found))
             self._report.add()
-        return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(blocks)]
+        return stages.receipts(key, blocks)
 
 
 def _centroids(iteration: int) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -168,26 +168,10 @@ def _table(
     return pa.table(columns, names=SCHEMA.names).cast(SCHEMA)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Receipt:
-    """Receipt of a written part: row counts."""
-
-    rows: int
-    size_bytes: int
-    labelled: int
-    unlabelled: Mapping[str, int]
-    global_concepts: Mapping[str, int]
-    """Number of images by global concept."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return the receipt as a JSON-serialisable dictionary."""
-        return asdict(self)
-
-
 def write_members(
     out: str, concepts: Concepts, labels: Labels, parts: Sequence[str], number: int
-) -> Receipt:
-    """Write the labels of a part of the clustered table."""
+) -> dict[str, Any]:
+    """Write the labels of a part of the clustered table, and return its receipt: row counts."""
     folder, part = concepts.columns, parts[number]
     found = read_table(folder, part, ["cluster_id", "cluster_distance"])
     return _write(out, part, iter([of_members(found, labels)]))
@@ -200,15 +184,15 @@ def write_new(
     limits_K: np.ndarray,
     source: EmbeddedTable,
     number: int,
-) -> Receipt:
-    """Write the labels of a part of another table."""
+) -> dict[str, Any]:
+    """Write the labels of a part of another table, and return its receipt: row counts."""
     part = source.table.parts[number]
     first = sum(before.rows for before in source.table.parts[:number])
     read = read_vectors(source, first, first + part.rows)
     return _write(out, part.name, (of_new(vectors, concepts, labels, limits_K) for vectors in read))
 
 
-def _write(out: str, part: str, pieces: Iterator[LabelledRows]) -> Receipt:
+def _write(out: str, part: str, pieces: Iterator[LabelledRows]) -> dict[str, Any]:
     folder, unlabelled, concepts = Folder(out), Counter[str](), Counter[str]()
     rows = labelled = 0
     with folder.writer(part) as stream, contextlib.ExitStack() as stack:
@@ -224,13 +208,13 @@ def _write(out: str, part: str, pieces: Iterator[LabelledRows]) -> Receipt:
                 {item["values"]: item["counts"] for item in names.value_counts().to_pylist()}
             )
     size = folder.filesystem.get_file_info(folder.at(part)).size
-    return Receipt(
-        rows=rows,
-        size_bytes=size,
-        labelled=labelled,
-        unlabelled=dict(sorted(unlabelled.items())),
-        global_concepts=dict(sorted(concepts.items())),
-    )
+    return {
+        "rows": rows,
+        "size_bytes": size,
+        "labelled": labelled,
+        "unlabelled": dict(sorted(unlabelled.items())),
+        "global_concepts": dict(sorted(concepts.items())),
+    }
 
 
 def totals(receipts: Sequence[Mapping[str, Any]], source: str) -> dict[str, Any]:

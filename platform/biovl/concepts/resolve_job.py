@@ -84,7 +84,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
     with job.begin() as draft:
         labels = propagation.labels_of(outcome.resolved, len(concepts.keys))
         with connect_ray():
-            write: Callable[[int], propagation.Receipt]
+            write: Callable[[int], dict[str, Any]]
             if source is None:
                 parts = concepts.parts()
                 write = functools.partial(
@@ -96,7 +96,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
                 write = functools.partial(
                     propagation.write_new, config.out, concepts, labels, limits_K, source
                 )
-            receipts = Stages(draft, say).run("labelling part", len(parts), _label, (write,))
+            receipts = Stages(draft, say).run("labelling part", len(parts), write, ())
         kind = propagation.VOTES if source is None else propagation.NEAREST
         counts = propagation.totals(receipts, kind)
         check_usable(
@@ -237,7 +237,3 @@ def _clusters(resolved: Sequence[Resolved], total: int) -> dict[str, int]:
 def _votes(outcome: _Outcome) -> dict[str, Any]:
     kinds = Counter(item.kind for item in outcome.refused)
     return {"counted": outcome.counted, "refused": dict(sorted(kinds.items()))}
-
-
-def _label(write: Callable[[int], propagation.Receipt], number: int) -> dict[str, Any]:
-    return write(number).plain()

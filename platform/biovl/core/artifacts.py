@@ -411,10 +411,8 @@ class Draft:
                     if name.endswith("/"):
                         draft.folder.delete_folder(f"{_DRAFT}/{name}".rstrip("/"))
                     elif draft.folder.exists(f"{_DRAFT}/{name}.json"):
-                        draft.folder.filesystem.delete_file(
-                            draft.folder.at(f"{_DRAFT}/{name}.json")
-                        )
-                draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
+                        draft.delete_note(name)
+                draft.note("begun", wanted)
             draft.folder.delete_folder(UNFINISHED)
             return draft
         present = [name for name in draft.folder.entries() if name != _DRAFT]
@@ -423,7 +421,7 @@ class Draft:
                 f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "
                 "choose another folder for out, or empty this one"
             )
-        draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
+        draft.note("begun", wanted)
         return draft
 
     def _is_untouched(self, plans: Sequence[str]) -> bool:
@@ -433,13 +431,12 @@ class Draft:
             present = self.folder.filesystem.get_file_info(selector)
         made_by_starting = {f"{_DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
         scratch = (*_SCRATCH, *(f"{_DRAFT}/{name}" for name in plans if name.endswith("/")))
-        for info in present:
-            name = info.path.removeprefix(self.folder.path.rstrip("/") + "/")
-            if info.type == pafs.FileType.File and not (
-                name in made_by_starting or name.startswith(scratch)
-            ):
-                return False
-        return True
+        names = (
+            info.path.removeprefix(self.folder.path.rstrip("/") + "/")
+            for info in present
+            if info.type == pafs.FileType.File
+        )
+        return all(name in made_by_starting or name.startswith(scratch) for name in names)
 
     def note(self, name: str, values: Any) -> None:
         """Store values in the draft for a later run of this job."""

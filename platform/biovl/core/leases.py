@@ -130,8 +130,7 @@ class Lease:
         if found is not None and found.id != self._owner.id:
             return
         if found is not None:
-            folder = self._draft.folder
-            folder.filesystem.delete_file(folder.at(f".draft/{_NAME}.json"))
+            self._draft.delete_note(_NAME)
         if not self._draft.folder.exists(".draft/begun.json"):
             # Published, or never begun: delete what exists only because of the lease.
             self._draft.clear()

@@ -132,16 +132,12 @@ def read_found(data: bytes) -> SearchResult:
     root = _root(data, ("eSearchResult",), errors_are_answers=True)
     if root is None:
         raise NotAnAnswer("empty answer")
-    count = text_of(root.find("Count"))
-    refused = text_of(root.find("ERROR"))
-    if not refused and not count.isdecimal():
-        raise NotAnAnswer("a search without its count")
-    return SearchResult(
-        count=int(count) if count.isdecimal() else 0,
-        ids=[text_of(element) for element in root.iterfind("IdList/Id")],
-        webenv=text_of(root.find("WebEnv")),
-        query_key=text_of(root.find("QueryKey")),
-        refused=_passed(refused),
+    return _search_result(
+        text_of(root.find("Count")),
+        [text_of(element) for element in root.iterfind("IdList/Id")],
+        text_of(root.find("WebEnv")),
+        text_of(root.find("QueryKey")),
+        text_of(root.find("ERROR")),
     )
 
 
@@ -154,24 +150,24 @@ def _found_in_json(data: bytes) -> SearchResult:
     result = answer.get("esearchresult")
     if not isinstance(result, dict):
         raise NotAnAnswer(_error_of(answer))
-    refused = _passed(str(result.get("ERROR", "")))
-    count = str(result.get("count", ""))
-    if not refused and not count.isdecimal():
-        raise NotAnAnswer("a search without its count")
-    return SearchResult(
-        count=int(count) if count.isdecimal() else 0,
-        ids=[str(number) for number in result.get("idlist", [])],
-        webenv=str(result.get("webenv", "")),
-        query_key=str(result.get("querykey", "")),
-        refused=refused,
+    return _search_result(
+        str(result.get("count", "")),
+        [str(number) for number in result.get("idlist", [])],
+        str(result.get("webenv", "")),
+        str(result.get("querykey", "")),
+        str(result.get("ERROR", "")),
     )
 
 
-def _passed(refused: str) -> str:
-    """Return why a query is rejected; raise NotAnAnswer for temporary errors."""
+def _search_result(
+    count: str, ids: list[str], webenv: str, query_key: str, refused: str
+) -> SearchResult:
     if re.search(r"backend|temporar|unavailable|timed? ?out|try again|exception", refused, re.I):
+        # A temporary error.
         raise NotAnAnswer(f"error: {refused[:200]}")
-    return refused
+    if not refused and not count.isdecimal():
+        raise NotAnAnswer("a search without its count")
+    return SearchResult(int(count) if count.isdecimal() else 0, ids, webenv, query_key, refused)
 
 
 def _root(

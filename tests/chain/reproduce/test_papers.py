@@ -109,7 +109,7 @@ def test_settings_of_a_job_are_those_of_all_its_steps_and_those_of_a_step_its_ow
     counts = {
         found.step.name: found.config.workers.count
         for found in graph.links()
-        if graph.jobs.get(found.step.name) == "pretrain"
+        if found.step.name in graph.entries and graph.entries[found.step.name].job == "pretrain"
     }
     assert counts == {"biomedclip_gpt": 2, "biomedclip_context_77": 4, "biomedclip_8_epochs": 4}
 
@@ -231,7 +231,7 @@ def test_rules_of_a_job_and_of_its_step_are_added_to_those_of_the_paper(tmp_path
 
 def test_no_corpus_of_the_tested_models_has_articles_of_the_tests_year() -> None:
     graph = graph_of("longclip_1_pmc", labels__votes="votes.csv")
-    corpora = [name for name, job in graph.jobs.items() if job == "assemble"]
+    corpora = [name for name, entry in graph.entries.items() if entry.job == "assemble"]
     assert set(corpora) == {"biomedica_6m", "longcap"}
     configured = {found.step.name: found.config for found in graph.links()}
     assert "years(maximum=2024)" in graph.chain.settings["longcap"]["rules+"]

@@ -155,7 +155,7 @@ class _Reader:
         return None if found is None else seconds_of_steps(Folder(found.out))
 
     def _no_training(self, model: str) -> str:
-        if model in self._graph.given or model not in self._graph.jobs:
+        if model in self._graph.given or model not in self._graph.entries:
             return "the model is given, not trained"
         return self._outcome.reason(self._graph, model)
 

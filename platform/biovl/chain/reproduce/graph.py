@@ -106,8 +106,6 @@ class Graph:
     """Reports by model and evaluation."""
     given: Mapping[str, str]
     """Models by name, and folders that are used in place of steps, by step."""
-    jobs: Mapping[str, str]
-    """Job of each step."""
     entries: Mapping[str, Entry]
     """Entry of each step; of a report, that of its evaluation."""
     is_small: bool
@@ -213,7 +211,8 @@ def reject_unused(graphs: Iterable[Graph], settings: Settings) -> None:
     known, given = set[str](), set[str]()
     for graph in graphs:
         evaluations = {evaluation for _, evaluation in graph.reports}
-        known |= {*graph.jobs, *graph.jobs.values(), *evaluations}
+        jobs = {entry.job for entry in graph.entries.values()}
+        known |= {*graph.entries, *jobs, *evaluations}
         given |= graph.given.keys()
     for name, own in settings.steps.items():
         if name not in known:
@@ -245,7 +244,6 @@ class _Builder:
         self._set: dict[str, dict[str, Any]] = {}
         self._missing: dict[str, str] = {}
         self._reports: dict[tuple[str, str], tuple[Report, ...]] = {}
-        self._jobs: dict[str, str] = {}
         self._changed: set[str] = set()
         self._entries: dict[str, Entry] = {}
 
@@ -258,7 +256,6 @@ class _Builder:
             self._missing,
             self._reports,
             self._given,
-            self._jobs,
             self._entries,
             self._is_small,
             settings.changed(self._papers),
@@ -357,7 +354,7 @@ class _Builder:
             reads[setting] = sources if is_list else sources[0]
         own = dataclasses.replace(_PROTOTYPES[entry.job], name=name, folder=folder, reads=reads)
         self._steps[name], self._set[name] = own, settings
-        self._jobs[name], self._entries[name] = entry.job, entry
+        self._entries[name] = entry
         if any(each not in entry.provide for each in _without_machines(entry.job, changes)):
             self._changed.add(name)
         needed = entry.provide.partition("=")[0]

@@ -68,7 +68,7 @@ def foresee(graph: Graph) -> dict[str, str]:
         if (failing.keys() | waiting) & sources:
             waiting.add(name)
             continue
-        if sources <= published or graph.jobs[name] in _FORESEEN:
+        if sources <= published or graph.entries[name].job in _FORESEEN:
             try:
                 found.step.check(found.config, made)
             except BiovlError as error:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,11 +75,8 @@ def as_text(table: Table, papers: Papers, cells: Sequence[Cell], *, is_small: bo
     lines = [f"{table.title} ({papers.papers[table.paper]}, {table.where})"]
     if is_small:
         lines.append(SYNTHETIC)
-    rows = [list(_HEADS), *_rows(cells)]
-    widths = [max(len(str(row[at])) for row in rows) for at in range(len(_HEADS))]
-    for row in rows:
-        padded = (f"{value:<{width}}" for value, width in zip(row, widths, strict=True))
-        lines.append("  " + "  ".join(padded).rstrip())
+    rows = markdown.plain_table([_HEADS, *_rows(cells)], range(len(_HEADS)))
+    lines += [row.rstrip() for row in rows]
     lines += [f"  {line}" for line in _notes(table, cells)]
     return "\n".join(lines) + "\n"
 
@@ -193,9 +191,7 @@ def _needs(graph: Graph) -> tuple[list[str], list[str]]:
 
 
 def _made_by(graph: Graph) -> str:
-    counts: dict[str, int] = {}
-    for job in graph.jobs.values():
-        counts[job] = counts.get(job, 0) + 1
+    counts = Counter(entry.job for entry in graph.entries.values())
     return ", ".join(f"{count} x {job}" for job, count in counts.items()) or "no steps"
 
 
@@ -230,7 +226,7 @@ def plan(
 ) -> str:
     """Return the steps with state and hours, and what the user has to provide."""
     states = {found.step.name: found for found in links}
-    hours, shown = 0.0, dict[tuple[str, ...], int]()
+    hours, shown = 0.0, Counter[tuple[str, ...]]()
     without = list[str]()
     for step in graph.steps:
         found = states.get(step.name)
@@ -239,19 +235,18 @@ def plan(
             state = "needs data"
         if step.name in failing:
             state = "would fail"
-        recipe = graph.chain.settings[step.name]["recipe"]
+        job, recipe = graph.entries[step.name].job, graph.chain.settings[step.name]["recipe"]
         cost = costs.get(step.name)
         took = ""
         if state not in ("published", "unchecked"):
             if cost is None:
-                without.append("reports" if graph.jobs[step.name] == "benchmark" else step.name)
+                without.append("reports" if job == "benchmark" else step.name)
             else:
                 hours += cost.hours
                 took = f"  {cost.hours:,.1f} h on {cost.machines}"
         # Reports of one model on several data sets are one line.
         folder = step.folder.partition("-")[0]
-        key = (graph.jobs[step.name], recipe, folder, state, took)
-        shown[key] = shown.get(key, 0) + 1
+        shown[job, recipe, folder, state, took] += 1
     lines = ["steps:"]
     for (job, recipe, folder, state, took), count in shown.items():
         several = f" ({count} data sets)" if count > 1 else ""
@@ -261,10 +256,9 @@ def plan(
         more = f"; without: {left_out}" if without else ""
         lines += ["", f"about {hours:,.0f} hours for what is to do, by biovl plan{more}"]
     if graph.missing:
+        waiting = Counter(graph.missing.values())
         lines += ["", "to be provided:"]
-        for reason in dict.fromkeys(graph.missing.values()):
-            count = sum(other == reason for other in graph.missing.values())
-            lines.append(f"  {reason} ({count} steps wait)")
+        lines += [f"  {reason} ({count} steps wait)" for reason, count in waiting.items()]
     if failing:
         lines += ["", "would fail:", *(f"  {name}: {reason}" for name, reason in failing.items())]
     names = sorted({*_by_name(graph), *_weights(links)} - {""})
