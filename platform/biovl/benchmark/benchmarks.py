@@ -12,10 +12,11 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from biovl.benchmark import choice_columns
 from biovl.benchmark import data as opening
 from biovl.benchmark.benchmark_table import AVERAGED_OVER, BENCHMARKS, SUITES, Benchmark
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.datasets import choices, prepared
+from biovl.benchmark.datasets import prepared
 from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import plugins
 from biovl.core.config import REQUIRED, Recipe
@@ -148,7 +149,7 @@ def _with_captions(data: Plugin) -> Plugin:
     label = data.settings["label"]
     about = "classification" if label == "label_name" else label
     settings = {name: value for name, value in data.settings.items() if name in ("path", "where")}
-    detected = choices.recognized(data.settings["path"], about)
+    detected = choice_columns.recognized(data.settings["path"], about)
     is_captions = str(detected.get("options", ("",))[0]).startswith("captions.")
     return Plugin("choices", {**settings, "about": about}) if is_captions else data
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from biovl.benchmark.datasets import LabelledImages, Pairs, choices, prepared, queries
+from biovl.benchmark import choice_columns
+from biovl.benchmark.datasets import LabelledImages, Pairs, prepared, queries
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, find_manifest, unpublished
@@ -65,7 +66,7 @@ def _format(uri: str) -> str:
         raise unpublished(uri)
     for ending, name in ((".parquet", "table"), (".tar", "webdataset")):
         if any(folder.names(inner, ending) for inner in ("", "data", "train", "val", "test")):
-            is_asked = name == "table" and choices.recognized(uri)
+            is_asked = name == "table" and choice_columns.recognized(uri)
             return "choices" if is_asked else name
     return "folder"
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.benchmark import selection
-from biovl.benchmark.datasets import SPLITS, choices
+from biovl.benchmark import choice_columns, selection
+from biovl.benchmark.datasets import SPLITS
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
 from biovl.benchmark.stored_images import image_bytes
@@ -125,7 +125,7 @@ class MultipleChoice:
                 raise SourceError(
                     f"{raw.folder}/{name} has no column image; found {', '.join(schema.names)}"
                 )
-            if not choices.layout(schema):
+            if not choice_columns.layout(schema):
                 raise SourceError(
                     f"{raw.folder}/{name} has no options with answers; found "
                     f"{', '.join(schema.names)}. Expected the files of {SETS[self.config.data].get}"
