@@ -53,8 +53,9 @@ def test_slides_of_the_meta_file_show_those_in_two_splits(tmp_path: Path) -> Non
     assert table(tmp_path / "out")["group"].to_pylist() == ["a", "b"]
     assert "in two splits: 1 patients or slides (column group): b" in manifest.warnings
     assert any("no train images" in warning for warning in manifest.warnings)
-    (raw / f"{STEM}valid_meta.csv").write_text("wsi\nb")
+    (raw / f"{STEM}valid_meta.csv").write_text("index,wsi\n0")
     manifest = run("pcam", raw, tmp_path / "other")
+    assert f"{STEM}valid_meta.csv ends within a row: it may be truncated" in manifest.warnings
     assert any("valid_meta.csv has 1 rows for 2 images" in one for one in manifest.warnings)
     assert table(tmp_path / "other", "val")["group"].to_pylist() == [None, None]
 

@@ -22,21 +22,21 @@ def test_a_table_is_the_same_from_any_program(
     text = end.join(delimiter.join(cells) for cells in lines)
     (tmp_path / "t.csv").write_bytes(text.encode(encoding))
     with RawFiles(str(tmp_path), "nowhere") as raw:
-        rows, warnings = raw.table("t.csv", ["id", "Target"])
+        rows = raw.table("t.csv", ["id", "Target"])
     assert rows == [
         {"id": "b 1", "Target": "1", "note": "näh; x, y"},
         {"id": "a", "Target": "0", "note": ""},
     ]
-    assert bool(warnings) == (encoding == "cp1252")
+    assert bool(raw.warnings) == (encoding == "cp1252")
 
 
 def test_a_table_that_ends_within_a_row_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,a,b\n1,2,3\n4,5")
     (tmp_path / "twice.csv").write_text("id,a,a\n1,2,3\n")
     with RawFiles(str(tmp_path), "nowhere") as raw:
-        rows, warnings = raw.table("t.csv", ["id"])
+        rows = raw.table("t.csv", ["id"])
         assert rows[1] == {"id": "4", "a": "5", "b": ""}
-        assert warnings == ["t.csv ends within a row: it may be truncated"]
+        assert raw.warnings == ["t.csv ends within a row: it may be truncated"]
         with pytest.raises(SourceError, match="two columns a"):
             raw.table("twice.csv", ["id"])
 
@@ -56,7 +56,7 @@ def test_a_quotation_mark_that_would_join_rows_is_an_error_with_its_line(
 def test_cells_of_several_lines_and_marks_within_a_line_are_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id\ta\n1\t"two\n""lines"""\n2\t"A" cat\n3\t5" long\n')
     with RawFiles(str(tmp_path), "nowhere") as raw:
-        rows, _ = raw.table("t.csv", ["id"])
+        rows = raw.table("t.csv", ["id"])
     assert [row["a"] for row in rows] == ['two\n"lines"', "A cat", '5" long']
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example
-from biovl.core import spreadsheets
 
 NO_IMAGE = "the image is not there"
 
@@ -53,45 +52,31 @@ class NamedImages:
             (self.several if files else self.missing)[path] = None
         return files[0] if files else None
 
-    def warnings(self, get: str) -> list[str]:
-        """Return warnings about images that were not found, or found more than once."""
-        warnings = []
+    def warn(self, get: str) -> None:
+        """Warn of images that were not found, or found more than once."""
         if self.missing:
-            warnings.append(
+            self._raw.warn(
                 f"{len(self.missing):,} images were not found in {self._raw.folder}: "
                 f"{_some(self.missing)}. Download them from {get}"
             )
         if self.several:
-            warnings.append(
+            self._raw.warn(
                 f"{len(self.several):,} images exist more than once in {self._raw.folder}, the "
                 f"first by its path is used: {_some(self.several)}"
             )
-        return warnings
 
 
 def _some(names: Collection[str]) -> str:
     return ", ".join(list(names)[:_SHOWN]) + " …" * (len(names) > _SHOWN)
 
 
-def read_json(raw: RawFiles, name: str) -> tuple[Any, list[str]]:
-    """Return the value of a JSON file, and warnings about its encoding.
-
-    Byte-order marks, UTF-16 and cp1252 are read.
+def read_json(raw: RawFiles, name: str) -> Any:
+    """Return the value of a JSON file.
 
     Raises:
         SourceError: If the file is truncated or not JSON.
     """
     try:
-        data = raw.read(name)
-    except OSError as error:
-        raise raw.damaged(name, error) from error
-    warnings = []
-    try:
-        text = spreadsheets.decode(data)
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-        warnings.append(f"{name} is not UTF-8 and was read as cp1252")
-    try:
-        return json.loads(text), warnings
+        return json.loads(raw.text(name))
     except ValueError as error:
         raise raw.damaged(name, error) from error

@@ -18,7 +18,7 @@ from biovl.benchmark.prepare.config import PrepareConfig
 from biovl.benchmark.prepare.raw_files import RawFiles, raw_fingerprint
 from biovl.benchmark.prepare.rows import Row, convert
 from biovl.benchmark.prepare.sets import KIND as READERS
-from biovl.benchmark.prepare.sets import Examples, RawSet, SetReader, known_sets
+from biovl.benchmark.prepare.sets import Examples, RawSet, known_sets
 from biovl.benchmark.prepare.statistics import statistics, warnings_of
 from biovl.benchmark.prepare.writer import draft_name, schema_of, split_writer
 from biovl.core import plugins
@@ -56,11 +56,11 @@ def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest
     published = job.find_published()
     if published is not None:
         return published
-    reader: SetReader = plugins.make(READERS, config.reader)
+    reader, settings = plugins.resolve(READERS, config.reader)
     about = known_sets()[config.name][1]
     report.say(f"{config.name}: looking for its files in {config.raw}")
     with RawFiles(config.raw, about.get) as raw:
-        opened = reader.open(raw)
+        opened: RawSet = reader.read(settings, raw)
         report.say(
             f"{config.name}: "
             + ", ".join(f"{len(rows):,} {split}" for split, rows in opened.splits.items())
@@ -71,7 +71,7 @@ def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest
             for split in _splits(opened):
                 write = functools.partial(_write, config, draft, split, opened, report)
                 draft.once(f"splits/{split}", write)
-            return _publish(config, job, draft, opened, report)
+            return _publish(config, job, draft, opened, raw.warnings, report)
 
 
 def _inputs(config: PrepareConfig) -> list[Input]:
@@ -120,11 +120,16 @@ def _described(row: Row) -> str:
 
 
 def _publish(
-    config: PrepareConfig, job: Job, draft: Draft, opened: RawSet, report: Progress
+    config: PrepareConfig,
+    job: Job,
+    draft: Draft,
+    opened: RawSet,
+    warnings: list[str],
+    report: Progress,
 ) -> Manifest:
     about = known_sets()[config.name][1]
     left_out = Counter(opened.left_out)
-    warnings, files = list(opened.warnings), dict[str, dict[str, Any]]()
+    warnings, files = list(warnings), dict[str, dict[str, Any]]()
     rows_of: dict[str, int] = {}
     for split in _splits(opened):
         receipt = draft.read_note(f"splits/{split}") or {}

@@ -54,6 +54,8 @@ class RawFiles:
             SourceError: If the folder does not exist, or an archive is damaged.
         """
         self.folder, self._get = folder, get
+        self.warnings: list[str] = []
+        """Sentences about the files that a user should know; see ``warn``."""
         if "://" in folder:
             raise SourceError(f"raw: {folder} is not local: copy the files to a local folder first")
         self._root = Path(folder).expanduser()
@@ -85,6 +87,11 @@ class RawFiles:
         """Return whether there is a file of this name."""
         return name in self._paths or name in self._members
 
+    def warn(self, sentence: str) -> None:
+        """Add a warning, once."""
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
+
     def read(self, name: str) -> bytes:
         """Return the content of a file.
 
@@ -98,6 +105,25 @@ class RawFiles:
             return archive.read(member)
         except _DAMAGED as error:
             raise OSError(f"{name}: {error}") from error
+
+    def text(self, name: str) -> str:
+        """Return a file as text; byte-order marks, UTF-16 and cp1252 are read.
+
+        Raises:
+            SourceError: If it cannot be read.
+        """
+        try:
+            data = self.read(name)
+        except OSError as error:
+            raise self.damaged(name, error) from error
+        try:
+            return spreadsheets.decode(data)
+        except UnicodeDecodeError:
+            self._warn_of_cp1252(name)
+            return data.decode("cp1252", "replace")
+
+    def _warn_of_cp1252(self, name: str) -> None:
+        self.warn(f"{name} is not UTF-8 and was read as cp1252")
 
     def local_path(self, name: str) -> Path:
         """Return the path of a file on disk; a member of a zip archive is unpacked.
@@ -170,8 +196,8 @@ class RawFiles:
 
     def table(
         self, name: str, needed: Sequence[str], *, keep: Sequence[str] | None = None
-    ) -> tuple[list[dict[str, str]], list[str]]:
-        """Return the rows of a CSV file by column, and warnings about its encoding.
+    ) -> list[dict[str, str]]:
+        """Return the rows of a CSV file by column; warn of its encoding, or a truncated end.
 
         Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Column
         names match regardless of case and surrounding spaces; ``needed`` and ``keep`` columns are
@@ -196,13 +222,13 @@ class RawFiles:
         try:
             return self._rows(name, _text(data, encoding), needed, keep)
         except UnicodeDecodeError:
-            found, warnings = self._rows(name, _text(data, "cp1252"), needed, keep)
-            return found, [f"{name} is not UTF-8 and was read as cp1252", *warnings]
+            self._warn_of_cp1252(name)
+            return self._rows(name, _text(data, "cp1252"), needed, keep)
 
     def _rows(
         self, name: str, text: TextIO, needed: Sequence[str], keep: Sequence[str] | None
-    ) -> tuple[list[dict[str, str]], list[str]]:
-        found, last, warnings = list[dict[str, str]](), list[str](), list[str]()
+    ) -> list[dict[str, str]]:
+        found, last = list[dict[str, str]](), list[str]()
         try:
             rows = spreadsheets.rows(text, delimiter=_delimiter(text, needed), needed=())
             _, header = next(rows, (0, []))
@@ -223,8 +249,8 @@ class RawFiles:
                 f"is from {self._get}"
             ) from error
         if found and len(last) < len(columns):
-            warnings.append(f"{name} ends within a row: it may be truncated")
-        return found, warnings
+            self.warn(f"{name} ends within a row: it may be truncated")
+        return found
 
     def _columns(
         self, name: str, header: Sequence[str], needed: Sequence[str], keep: Sequence[str]

@@ -1,17 +1,18 @@
 """Data sets that ``biovl prepare`` reads, each from the files that its authors distribute.
 
-A file here reads one distribution, and is a plug-in: ``SETS`` describes the data sets that it can
-prepare, by the name of their benchmark, and ``build(config)`` returns the reader.
+A file here reads one distribution. It has ``SETS``, descriptions of the data sets that it can
+prepare, by the name of their benchmark; ``Config``, the settings of the reader; and the reader,
+``read(config, raw)``, which returns a ``RawSet``: it reads tables and listings, but no images, and
+raises a ``SourceError`` if a file is missing, truncated, or has no labels.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.core import plugins
 
 KIND = "benchmark.prepare.sets"
@@ -81,20 +82,6 @@ class RawSet:
     """Names of the classes or findings, in the order of the data's numbers."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of rows that are left out before images are read, by reason."""
-    warnings: Sequence[str] = ()
-    """Sentences about the raw files that a user should know."""
-
-
-class SetReader(Protocol):
-    """Reader of the files of a data set as its authors distribute them."""
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the data set; reads tables and listings, no images.
-
-        Raises:
-            SourceError: If a file is missing, truncated, or has no labels.
-        """
-        ...
 
 
 def known_sets() -> dict[str, tuple[str, SetAbout]]:

@@ -141,125 +141,106 @@ class _Caption:
     subset: str = ""
 
 
-def build(config: Config) -> "Captioned":
-    """Return the reader of images with captions."""
-    return Captioned(config)
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return images and captions by split."""
+    left_out, images = Counter[str](), NamedImages(raw)
+    rows_of: dict[str, list[_Captioned]] = {}
+    for row in _grouped(_captions(config, raw), images, left_out):
+        split = _split(row.split)
+        if split is None:
+            left_out[f"the split is {row.split!r}"] += 1
+        elif split not in config.splits:
+            left_out[f"of the split {split}, which was not requested"] += 1
+        else:
+            rows_of.setdefault(split, []).append(row)
+    images.warn(SETS[config.data].get)
+    if not rows_of:
+        said = " ".join(raw.warnings)
+        raise SourceError(f"{raw.folder} has no image with a caption: {dict(left_out)}. {said}")
+    _warn_of_counts(config, raw, rows_of)
+    columns = {"text": pa.list_(pa.string()), "caption_id": pa.list_(pa.string())}
+    if config.data == "quilt_1m":
+        columns["subset"] = pa.string()
+    return RawSet(
+        holds="pairs",
+        columns=columns,
+        splits={
+            split: Described(rows_of[split], partial(_example, raw))
+            for split in SPLITS
+            if split in rows_of
+        },
+        left_out=dict(sorted(left_out.items())),
+    )
 
 
-class Captioned:
-    """Reads images and captions."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the images by split; see ``SetReader``."""
-        warnings, left_out, images = list[str](), Counter[str](), NamedImages(raw)
-        captions = self._captions(raw, warnings)
-        rows = _grouped(captions, images, left_out)
-        rows_of: dict[str, list[_Captioned]] = {}
-        for row in rows:
-            split = _split(row.split)
-            if split is None:
-                left_out[f"the split is {row.split!r}"] += 1
-            elif split not in self.config.splits:
-                left_out[f"of the split {split}, which was not requested"] += 1
-            else:
-                rows_of.setdefault(split, []).append(row)
-        about = SETS[self.config.data]
-        warnings += images.warnings(about.get)
-        if not rows_of:
-            raise SourceError(
-                f"{raw.folder} has no image with a caption: {dict(left_out)}. {' '.join(warnings)}"
-            )
-        warnings += self._counted(rows_of)
-        columns = {"text": pa.list_(pa.string()), "caption_id": pa.list_(pa.string())}
-        if self.config.data == "quilt_1m":
-            columns["subset"] = pa.string()
-        return RawSet(
-            holds="pairs",
-            columns=columns,
-            splits={
-                split: Described(rows_of[split], partial(_example, raw))
-                for split in SPLITS
-                if split in rows_of
-            },
-            left_out=dict(sorted(left_out.items())),
-            warnings=warnings,
+def _captions(config: Config, raw: RawFiles) -> list[_Caption]:
+    if config.data == "arch":
+        return [caption for part in _ARCH for caption in _of_arch(raw, part)]
+    names = [name for own in _FILES[config.data] if (name := raw.named(own))]
+    if not names:
+        raise raw.missing(" or ".join(_FILES[config.data]))
+    if config.data != "quilt_1m" or posixpath.basename(names[0]) == "quilt_1M_lookup.csv":
+        names = names[:1]
+    captions = list[_Caption]()
+    for name in names:
+        suffix = posixpath.splitext(name)[1]
+        if suffix == ".json":
+            captions += _of_json(raw, name)
+        elif posixpath.basename(name).lower() == _LISTS:
+            captions += _of_lists(raw, name)
+        elif suffix == ".token":
+            captions += _of_tokens(raw, name)
+        else:
+            captions += _of_table(config, raw, name)
+    if all(caption.split == "test" for caption in captions):
+        raw.warn(
+            f"{posixpath.basename(names[0])} has no splits: all images are in test"
+            + ". Papers use the 1,000 of dataset_flickr30k.json" * (config.data == "flickr30k")
         )
+    return captions
 
-    def _captions(self, raw: RawFiles, warnings: list[str]) -> Iterable[_Caption]:
-        if self.config.data == "arch":
-            return [caption for part in _ARCH for caption in _of_arch(raw, part, warnings)]
-        names = [name for own in _FILES[self.config.data] if (name := raw.named(own))]
-        if not names:
-            raise raw.missing(" or ".join(_FILES[self.config.data]))
-        if self.config.data != "quilt_1m" or posixpath.basename(names[0]) == "quilt_1M_lookup.csv":
-            names = names[:1]
-        captions = list[_Caption]()
-        for name in names:
-            suffix = posixpath.splitext(name)[1]
-            if suffix == ".json":
-                captions += _of_json(raw, name, warnings)
-            elif posixpath.basename(name).lower() == _LISTS:
-                captions += _of_lists(raw, name, warnings)
-            elif suffix == ".token":
-                captions += _of_tokens(raw, name, warnings)
-            else:
-                captions += self._of_table(raw, name, warnings)
-        if all(caption.split == "test" for caption in captions):
-            warnings.append(
-                f"{posixpath.basename(names[0])} has no splits: all images are in test"
-                + ". Papers use the 1,000 of dataset_flickr30k.json"
-                * (self.config.data == "flickr30k")
-            )
-        return captions
 
-    def _of_table(self, raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
-        folders = reversed(name.split("/")[:-1])
-        default = selection.split_of_file(name) or next(
-            filter(None, map(selection.split_named, folders)), "test"
-        )
-        rows, image, caption = _table(raw, name, warnings)
-        for number, row in enumerate(rows):
-            subset = row.get("subset", "")
-            if not self.config.subsets or subset in self.config.subsets:
-                yield _Caption(
-                    image=row[image],
-                    caption=row[caption],
-                    split=row.get("split") or default,
-                    id=str(number),
-                    subset=subset,
-                )
-
-    def _counted(self, rows_of: Mapping[str, list[_Captioned]]) -> list[str]:
-        """Return sentences about the numbers of captions per image."""
-        counts = Counter(len(row.captions) for rows in rows_of.values() for row in rows)
+def _warn_of_counts(config: Config, raw: RawFiles, rows_of: Mapping[str, list[_Captioned]]) -> None:
+    """Warn of unusual numbers of captions per image."""
+    counts = Counter(len(row.captions) for rows in rows_of.values() for row in rows)
+    other = counts.total() - counts[5]
+    if config.data == "flickr30k" and other:
+        raw.warn(f"{other:,} images do not have five different captions")
+    elif config.data != "flickr30k" and set(counts) != {1}:
         total = sum(number * count for number, count in counts.items())
-        warnings = []
-        if self.config.data == "flickr30k":
-            other = counts.total() - counts[5]
-            if other:
-                warnings.append(f"{other:,} images do not have five different captions")
-        elif set(counts) != {1}:
-            warnings.append(
-                f"{total:,} captions of {counts.total():,} images: any caption of an image counts "
-                "as correct in retrieval"
+        raw.warn(
+            f"{total:,} captions of {counts.total():,} images: any caption of an image counts "
+            "as correct in retrieval"
+        )
+
+
+def _of_table(config: Config, raw: RawFiles, name: str) -> Iterator[_Caption]:
+    folders = reversed(name.split("/")[:-1])
+    default = selection.split_of_file(name) or next(
+        filter(None, map(selection.split_named, folders)), "test"
+    )
+    rows, image, caption = _table(raw, name)
+    for number, row in enumerate(rows):
+        subset = row.get("subset", "")
+        if not config.subsets or subset in config.subsets:
+            yield _Caption(
+                image=row[image],
+                caption=row[caption],
+                split=row.get("split") or default,
+                id=str(number),
+                subset=subset,
             )
-        return warnings
 
 
-def _table(raw: RawFiles, name: str, warnings: list[str]) -> tuple[list[dict[str, str]], str, str]:
+def _table(raw: RawFiles, name: str) -> tuple[list[dict[str, str]], str, str]:
     """Return the rows of a table, and its columns of images and captions."""
     errors = []
     for image, caption in _COLUMNS:
         try:
-            rows, more = raw.table(name, [image, caption], keep=["split", "subset"])
+            rows = raw.table(name, [image, caption], keep=["split", "subset"])
+            return rows, image, caption
         except SourceError as error:
             errors.append(error)
-            continue
-        warnings += more
-        return rows, image, caption
     raise errors[0]
 
 
@@ -292,10 +273,9 @@ def _grouped(
     return list(rows.values())
 
 
-def _of_json(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+def _of_json(raw: RawFiles, name: str) -> Iterator[_Caption]:
     """Yield captions in Karpathy's format: images with filename, split and sentences."""
-    value, more = read_json(raw, name)
-    warnings += more
+    value = read_json(raw, name)
     images = value.get("images") if isinstance(value, dict) else None
     if not isinstance(images, list) or not all(isinstance(one, dict) for one in images):
         raise SourceError(
@@ -313,10 +293,9 @@ def _of_json(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption
             )
 
 
-def _of_lists(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+def _of_lists(raw: RawFiles, name: str) -> Iterator[_Caption]:
     """Yield captions of a table with a JSON list of them in each row."""
-    rows, more = raw.table(name, ["raw", "filename", "split"], keep=["sentids"])
-    warnings += more
+    rows = raw.table(name, ["raw", "filename", "split"], keep=["sentids"])
     for number, row in enumerate(rows, 2):
         try:
             captions, ids = json.loads(row["raw"]), json.loads(row.get("sentids") or "[]")
@@ -327,13 +306,12 @@ def _of_lists(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Captio
             yield _Caption(image=row["filename"], caption=caption, split=row["split"], id=own)
 
 
-def _of_arch(raw: RawFiles, part: str, warnings: list[str]) -> Iterator[_Caption]:
+def _of_arch(raw: RawFiles, part: str) -> Iterator[_Caption]:
     """Yield captions of one part of ARCH, whose images are called by their uuid."""
     name = next((file for file in raw.names if f"/{file}".endswith(f"/{part}")), None)
     if name is None:
         raise raw.missing(part)
-    value, more = read_json(raw, name)
-    warnings += more
+    value = read_json(raw, name)
     rows = list(value.values()) if isinstance(value, dict) else []
     if not rows or not all(isinstance(row, dict) and "uuid" in row for row in rows):
         raise SourceError(f"{raw.folder}/{name}: expected captions with caption and uuid")
@@ -346,19 +324,10 @@ def _of_arch(raw: RawFiles, part: str, warnings: list[str]) -> Iterator[_Caption
         yield _Caption(image=file, caption=caption, split="test", id=str(row.get("figure_id", "")))
 
 
-def _of_tokens(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+def _of_tokens(raw: RawFiles, name: str) -> Iterator[_Caption]:
     """Yield captions of lines such as ``1000092795.jpg#0`` TAB caption."""
-    try:
-        data = raw.read(name)
-    except OSError as error:
-        raise raw.damaged(name, error) from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-        warnings.append(f"{name} is not UTF-8 and was read as cp1252")
     # Not splitlines, which also ends lines at characters that captions can contain.
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(raw.text(name).split("\n"), 1):
         image, tab, caption = line.partition("\t")
         if line.strip() and not tab:
             raise SourceError(

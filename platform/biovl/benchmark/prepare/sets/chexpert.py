@@ -69,11 +69,6 @@ class Config:
     ``all``: all frontal ones, also without a label."""
 
 
-def build(config: Config) -> "CheXpert":
-    """Return the reader."""
-    return CheXpert(config)
-
-
 @dataclass(frozen=True)
 class _Image:
     key: str
@@ -95,87 +90,71 @@ class _Image:
         return self.key.split("/")[0]
 
 
-class CheXpert:
-    """Reader of the tables and folders."""
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the splits.
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    test is CheXpert-5x200; train is ``train.csv`` without the patients of test; val is
+    ``valid.csv``, which radiologists labelled.
 
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the splits.
+    Raises:
+        SourceError: If train.csv or its images are missing, or no image has a label.
+    """
+    left_out, files = Counter[str](), {_key(name): name for name in raw.images()}
+    train, val = _images(raw, "train.csv", files, left_out), list[_Image]()
+    if raw.named("valid.csv"):
+        val = _images(raw, "valid.csv", files, left_out)
+    else:
+        raw.warn("valid.csv was not found: no val images")
+    test = _test(raw, train, config.seed)
+    patients = {one.patient for one in test}
+    others = [one for one in train if one.patient not in patients]
+    left_out[PATIENT_IN_TEST] += len(train) - len(others) - len(test)
+    splits = {"train": others, "val": val}
+    if config.rows == "classes":
+        for split, images in splits.items():
+            splits[split] = [one for one in images if one.label]
+            left_out[NO_CLASS] += len(images) - len(splits[split])
+    splits["test"] = test
+    strings = dict.fromkeys(("label", "group"), pa.string())
+    return RawSet(
+        holds="classes",
+        columns={**strings, **dict.fromkeys(FINDINGS, pa.int8())},
+        splits={split: [_example(raw, one) for one in images] for split, images in splits.items()},
+        classes=CLASSES,
+        left_out=+left_out,
+    )
 
-        test is CheXpert-5x200; train is ``train.csv`` without the patients of test; val is
-        ``valid.csv``, which radiologists labelled.
 
-        Raises:
-            SourceError: If train.csv or its images are missing, or no image has a label.
-        """
-        left_out, files = Counter[str](), {_key(name): name for name in raw.images()}
-        train, warnings = _images(raw, "train.csv", files, left_out)
-        val: list[_Image] = []
-        if raw.named("valid.csv"):
-            val, more = _images(raw, "valid.csv", files, left_out)
-            warnings += more
-        else:
-            warnings.append("valid.csv was not found: no val images")
-        test, more = self._test(raw, train)
-        warnings += more
-        patients = {one.patient for one in test}
-        others = [one for one in train if one.patient not in patients]
-        left_out[PATIENT_IN_TEST] += len(train) - len(others) - len(test)
-        splits = {"train": others, "val": val}
-        if self._config.rows == "classes":
-            for split, images in splits.items():
-                splits[split] = [one for one in images if one.label]
-                left_out[NO_CLASS] += len(images) - len(splits[split])
-        splits["test"] = test
-        return RawSet(
-            holds="classes",
-            columns={
-                "label": pa.string(),
-                "group": pa.string(),
-                **dict.fromkeys(FINDINGS, pa.int8()),
-            },
-            splits={
-                split: [_example(raw, one) for one in images] for split, images in splits.items()
-            },
-            classes=CLASSES,
-            left_out=+left_out,
-            warnings=warnings,
-        )
-
-    def _test(self, raw: RawFiles, train: list[_Image]) -> tuple[list[_Image], list[str]]:
-        """Return CheXpert-5x200: the published list if it is there, otherwise a draw."""
-        by_key = {one.key: one for one in train}
-        listed = raw.named(*_LISTS)
-        if listed is not None:
-            table, warnings = raw.table(listed, ["Path"])
-            keys = [_key(row["Path"]) for row in table]
-            test = [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
-            without = [one.key for one in test if not one.label]
-            if without:
-                warnings.append(
-                    f"{listed} has {len(without):,} images without exactly one of the five "
-                    f"findings, the first {without[0]}: they have no label"
-                )
-            return test, [*warnings, f"test is the list {listed}: {len(test):,} of {len(keys):,}"]
-        keys_of: dict[str, list[str]] = {name: [] for name in CLASSES}
-        for one in train:
-            if one.label:
-                keys_of[one.label].append(one.key)
-        if not any(keys_of.values()):
-            raise SourceError(f"{raw.folder}: no frontal image of train.csv has one of {CLASSES}")
-        chosen = [key for keys in keys_of.values() for key in drawn(keys, _EACH, self._config.seed)]
-        return [by_key[key] for key in chosen], []
+def _test(raw: RawFiles, train: list[_Image], seed: int) -> list[_Image]:
+    """Return CheXpert-5x200: the published list if it is there, otherwise a draw."""
+    by_key = {one.key: one for one in train}
+    listed = raw.named(*_LISTS)
+    if listed is not None:
+        keys = [_key(row["Path"]) for row in raw.table(listed, ["Path"])]
+        test = [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
+        without = [one.key for one in test if not one.label]
+        if without:
+            raw.warn(
+                f"{listed} has {len(without):,} images without exactly one of the five "
+                f"findings, the first {without[0]}: they have no label"
+            )
+        raw.warn(f"test is the list {listed}: {len(test):,} of {len(keys):,}")
+        return test
+    keys_of: dict[str, list[str]] = {name: [] for name in CLASSES}
+    for one in train:
+        if one.label:
+            keys_of[one.label].append(one.key)
+    if not any(keys_of.values()):
+        raise SourceError(f"{raw.folder}: no frontal image of train.csv has one of {CLASSES}")
+    return [by_key[key] for keys in keys_of.values() for key in drawn(keys, _EACH, seed)]
 
 
 def _images(
     raw: RawFiles, name: str, files: Mapping[str, str], left_out: Counter[str]
-) -> tuple[list[_Image], list[str]]:
+) -> list[_Image]:
     """Return the frontal images of a table whose files are there, in its order."""
-    table, warnings = raw.table(raw.required(name), ["Path", *FINDINGS], keep=[_VIEW])
     images = []
-    for row in table:
+    for row in raw.table(raw.required(name), ["Path", *FINDINGS], keep=[_VIEW]):
         key = _key(row["Path"])
         if "lateral" in (row.get(_VIEW) or key).lower():
             left_out[LATERAL] += 1
@@ -192,7 +171,7 @@ def _images(
         images.append(_Image(key, file, states))
     if not images:
         raise raw.missing(f"{name.partition('.')[0]}/patient…/study…/view1_frontal.jpg")
-    return images, warnings
+    return images
 
 
 def _key(path: str) -> str:

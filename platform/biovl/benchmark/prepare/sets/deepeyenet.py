@@ -51,52 +51,40 @@ class Config:
     """Settings of the reader: none."""
 
 
-def build(config: Config) -> "DeepEyeNet":
-    """Return the reader of DeepEyeNet."""
-    return DeepEyeNet()
-
-
-class DeepEyeNet:
-    """Reads images, keywords and descriptions of DeepEyeNet."""
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the images by split; see ``SetReader``."""
-        images, left_out, warnings = NamedImages(raw), Counter[str](), list[str]()
-        splits = {}
-        for split, names in _FILES.items():
-            name = raw.required(*names)
-            value, more = read_json(raw, name)
-            warnings += more
-            rows: dict[str, tuple[str, str, str]] = {}
-            for image, keywords, description in _described(raw, name, value):
-                file = images.find(image)
-                reason = NO_IMAGE if file is None else None
-                reason = reason or (None if keywords or description else NO_TEXT)
-                reason = reason or (REPEATED if image in rows else None)
-                if reason is None and file is not None:
-                    rows[image] = file, keywords, description
-                else:
-                    left_out[str(reason)] += 1
-            if rows:
-                splits[split] = Described(list(rows.items()), partial(_example, raw))
-        warnings += images.warnings(SETS["deepeyenet"].get)
-        if not splits:
-            raise SourceError(
-                f"{raw.folder} has no image with a text: {dict(left_out)}. {warnings}"
-            )
-        return RawSet(
-            holds="pairs",
-            columns={name: pa.string() for name in ("text", "keywords", "clinical_description")},
-            splits=splits,
-            left_out=dict(sorted(left_out.items())),
-            warnings=warnings,
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return images, keywords and descriptions by split."""
+    images, left_out, splits = NamedImages(raw), Counter[str](), {}
+    for split, names in _FILES.items():
+        rows: dict[str, tuple[str, str, str]] = {}
+        for image, keywords, description in _described(raw, raw.required(*names)):
+            file = images.find(image)
+            if file is None:
+                left_out[NO_IMAGE] += 1
+            elif not keywords and not description:
+                left_out[NO_TEXT] += 1
+            elif image in rows:
+                left_out[REPEATED] += 1
+            else:
+                rows[image] = file, keywords, description
+        if rows:
+            splits[split] = Described(list(rows.items()), partial(_example, raw))
+    images.warn(SETS["deepeyenet"].get)
+    if not splits:
+        raise SourceError(
+            f"{raw.folder} has no image with a text: {dict(left_out)}. {raw.warnings}"
         )
+    return RawSet(
+        holds="pairs",
+        columns={name: pa.string() for name in ("text", "keywords", "clinical_description")},
+        splits=splits,
+        left_out=dict(sorted(left_out.items())),
+    )
 
 
-def _described(raw: RawFiles, name: str, value: Any) -> list[tuple[str, str, str]]:
-    """Return image, keywords and description of each entry."""
+def _described(raw: RawFiles, name: str) -> list[tuple[str, str, str]]:
+    """Return image, keywords and description of each entry of a file."""
+    value, rows = read_json(raw, name), []
     entries = value if isinstance(value, list) else [value]
-    rows = []
     for entry in entries:
         for image, about in entry.items() if isinstance(entry, dict) else [("", None)]:
             if not isinstance(about, dict):

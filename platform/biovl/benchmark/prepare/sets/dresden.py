@@ -12,13 +12,13 @@ import functools
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pydantic import NonNegativeFloat
 
 from biovl.benchmark.class_names import normalize
+from biovl.benchmark.datasets import SPLITS
 from biovl.benchmark.prepare.labels import Labels, drawn
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
@@ -83,11 +83,6 @@ class Config:
             raise ValueError(f"structure: expected one of {known}, got {self.structure!r}")
 
 
-def build(config: Config) -> "Dresden":
-    """Return the reader."""
-    return Dresden(config)
-
-
 @dataclass(frozen=True)
 class _Frame:
     folder: str
@@ -105,49 +100,40 @@ class _Frame:
         return f"{self.folder}/{self.surgery:02}/{self.number:02}"
 
 
-class Dresden:
-    """Reader of the data set's frames, which have one folder per structure."""
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the frames with the structure, and frames without it: see ``Config.without``.
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the frames with the structure, and frames without it: see ``Config.without``.
-
-        Raises:
-            SourceError: If the structure's folder, its masks, or all weak labels are missing.
-        """
-        structure = self._config.structure
-        frames, left_out = _frames(raw), Counter[str]()
-        own = [one for one in frames if one.folder == structure]
-        if not own:
-            raise raw.missing(f"{structure}/NN/imageNN.png")
-        shown = [one for one in own if _has_mask(raw, one, left_out)]
-        if not shown:
-            raise raw.missing(f"{structure}/NN/maskNN.png with a marked area")
-        others = [one for one in frames if one.folder not in (structure, _ALL)]
-        hidden, warnings = _hidden(raw, others, structure, left_out)
-        if not hidden:
-            raise raw.missing(f"{_WEAK} with frames of other folders without {structure}")
-        splits: dict[str, list[Example]] = {}
-        for split in ("train", "val", "test"):
-            present = [one for one in shown if one.split == split]
-            absent = {one.id: one for one in hidden if one.split == split}
-            count = len(absent)
-            if self._config.without:
-                count = max(1, round(self._config.without * len(present)))
-            chosen = drawn(list(absent), count, self._config.seed) if present else []
-            left_out[NOT_DRAWN] += len(absent) - len(chosen)
-            splits[split] = [_example(raw, one, CLASSES[1]) for one in present]
-            splits[split] += [_example(raw, absent[key], CLASSES[0]) for key in chosen]
-        return RawSet(
-            holds="classes",
-            columns={"label": pa.string(), "group": pa.string()},
-            splits=splits,
-            classes=CLASSES,
-            left_out=+left_out,
-            warnings=warnings,
-        )
+    Raises:
+        SourceError: If the structure's folder, its masks, or all weak labels are missing.
+    """
+    structure = config.structure
+    frames, left_out = _frames(raw), Counter[str]()
+    own = [one for one in frames if one.folder == structure]
+    if not own:
+        raise raw.missing(f"{structure}/NN/imageNN.png")
+    shown = [one for one in own if _has_mask(raw, one, left_out)]
+    if not shown:
+        raise raw.missing(f"{structure}/NN/maskNN.png with a marked area")
+    others = [one for one in frames if one.folder not in (structure, _ALL)]
+    hidden = _hidden(raw, others, structure, left_out)
+    if not hidden:
+        raise raw.missing(f"{_WEAK} with frames of other folders without {structure}")
+    splits: dict[str, list[Example]] = {}
+    for split in SPLITS:
+        present = [one for one in shown if one.split == split]
+        absent = {one.id: one for one in hidden if one.split == split}
+        count = max(1, round(config.without * len(present))) if config.without else len(absent)
+        chosen = drawn(list(absent), count, config.seed) if present else []
+        left_out[NOT_DRAWN] += len(absent) - len(chosen)
+        splits[split] = [_example(raw, one, CLASSES[1]) for one in present]
+        splits[split] += [_example(raw, absent[key], CLASSES[0]) for key in chosen]
+    return RawSet(
+        holds="classes",
+        columns={"label": pa.string(), "group": pa.string()},
+        splits=splits,
+        classes=CLASSES,
+        left_out=+left_out,
+    )
 
 
 def _frames(raw: RawFiles) -> list[_Frame]:
@@ -181,29 +167,26 @@ def _has_mask(raw: RawFiles, frame: _Frame, left_out: Counter[str]) -> bool:
 
 def _hidden(
     raw: RawFiles, frames: list[_Frame], structure: str, left_out: Counter[str]
-) -> tuple[list[_Frame], list[str]]:
+) -> list[_Frame]:
     """Return the frames whose weak label says that the structure is not visible."""
     of_folder: dict[str, list[_Frame]] = {}
     for one in frames:
         of_folder.setdefault(posixpath.dirname(one.file), []).append(one)
-    hidden, warnings = list[_Frame](), list[str]()
+    hidden = list[_Frame]()
     for folder, inside in of_folder.items():
         name = f"{folder}/{_WEAK}"
-        states: Mapping[int, str | None] = {}
-        if name in raw:
-            states, more = _weak_labels(raw, name, inside, structure)
-            warnings += more
+        states = _weak_labels(raw, name, inside, structure) if name in raw else {}
         for one in inside:
             state = states.get(one.number)
             left_out[NO_WEAK_LABEL] += state is None
             if state == CLASSES[0]:
                 hidden.append(one)
-    return hidden, warnings
+    return hidden
 
 
 def _weak_labels(
     raw: RawFiles, name: str, frames: list[_Frame], structure: str
-) -> tuple[dict[int, str | None], list[str]]:
+) -> dict[int, str | None]:
     """Return the state of a structure by frame number.
 
     A row is a frame and a column a structure, or the other way round. Without a column of frame
@@ -212,7 +195,7 @@ def _weak_labels(
     Raises:
         SourceError: If the table does not name the structure, or rows and frames do not match.
     """
-    table, warnings = raw.table(name, [])
+    table = raw.table(name, [])
     columns = list(table[0]) if table else []
     wanted = normalize(structure)
     column = next((one for one in columns if normalize(one) == wanted), None)
@@ -221,8 +204,7 @@ def _weak_labels(
         row = next((one for one in table if normalize(one[columns[0]]) == wanted), None)
         if row is not None:
             cells = ((_NUMBER.fullmatch(key), value) for key, value in row.items())
-            states = {int(key[1]): _VISIBLE.named(value) for key, value in cells if key}
-            return states, warnings
+            return {int(key[1]): _VISIBLE.named(value) for key, value in cells if key}
     if column is None:
         raise SourceError(f"{raw.folder}/{name} does not name {structure}, only {columns[:20]}")
     numbers = sorted(one.number for one in frames)
@@ -233,7 +215,7 @@ def _weak_labels(
             f"{len(numbers)} frames: they cannot be matched"
         )
     rows = zip(stated or numbers, table, strict=True)
-    return {number: _VISIBLE.named(row[column]) for number, row in rows}, warnings
+    return {number: _VISIBLE.named(row[column]) for number, row in rows}
 
 
 def _frame_numbers(table: list[dict[str, str]], column: str, frames: list[int]) -> list[int] | None:

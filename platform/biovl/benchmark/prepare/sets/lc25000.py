@@ -56,41 +56,29 @@ class Config:
     """Which of the two benchmarks is read."""
 
 
-def build(config: Config) -> "LC25000":
-    """Return the reader."""
-    return LC25000(config.organ)
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the images of one organ; all are test images.
 
-
-class LC25000:
-    """Reader of the class folders of one organ."""
-
-    def __init__(self, organ: Literal["lung", "colon"]) -> None:
-        self._folders = _FOLDERS[organ]
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the images; all are test images.
-
-        Raises:
-            SourceError: If a class folder is missing.
-        """
-        class_of, others = classes_of(raw, self._folders)
-        known = {
-            folder for names in _FOLDERS.values() for part in names.values() for folder in part
-        }
-        strange = [name for name in others if not known & set(name.lower().split("/"))]
-        rows = [
-            Example(
-                id="/".join(name.split("/")[-2:]),
-                path=posixpath.basename(name),
-                read=functools.partial(raw.read, name),
-                values={"label": label},
-            )
-            for name, label in class_of.items()
-        ]
-        return RawSet(
-            holds="classes",
-            columns={"label": pa.string()},
-            splits={"test": rows},
-            classes=tuple(self._folders),
-            left_out={NO_CLASS: len(strange)} if strange else {},
+    Raises:
+        SourceError: If a class folder is missing.
+    """
+    folders = _FOLDERS[config.organ]
+    class_of, others = classes_of(raw, folders)
+    known = {folder for names in _FOLDERS.values() for part in names.values() for folder in part}
+    strange = [name for name in others if not known & set(name.lower().split("/"))]
+    rows = [
+        Example(
+            id="/".join(name.split("/")[-2:]),
+            path=posixpath.basename(name),
+            read=functools.partial(raw.read, name),
+            values={"label": label},
         )
+        for name, label in class_of.items()
+    ]
+    return RawSet(
+        holds="classes",
+        columns={"label": pa.string()},
+        splits={"test": rows},
+        classes=tuple(folders),
+        left_out={NO_CLASS: len(strange)} if strange else {},
+    )

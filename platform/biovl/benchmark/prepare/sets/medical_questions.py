@@ -83,86 +83,60 @@ class Config:
     """Language of SLAKE's questions; ``all``: both, told apart by the column ``language``."""
 
 
-def build(config: Config) -> "MedicalQuestions":
-    """Return the reader of VQA-RAD or SLAKE."""
-    return MedicalQuestions(config)
-
-
-class MedicalQuestions:
-    """Reads the questions of VQA-RAD or SLAKE."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the questions by split; see ``SetReader``."""
-        is_slake, warnings = self.config.data == "slake", list[str]()
-        rows = _slake(raw, warnings) if is_slake else _rad(raw, warnings)
-        left_out = Counter[str]()
-        if is_slake and self.config.language != "all":
-            others = Counter(row.language for row in rows if row.language != self.config.language)
-            left_out.update({f"the language is {name}": count for name, count in others.items()})
-            rows = [row for row in rows if row.language == self.config.language]
-        images = NamedImages(raw)
-        files = {name: images.find(name) for name in {row.image: None for row in rows} if name}
-        found = {name: file for name, file in files.items() if file is not None}
-        usable, unusable = vqa.usable(rows, found)
-        left_out.update(unusable)
-        get = SETS[self.config.data].get
-        if not usable:
-            raise SourceError(
-                f"{raw.folder} has no question that can be asked: {dict(left_out)}. "
-                + " ".join(images.warnings(get))
-            )
-        repeated = Counter(why for why in vqa.repetitions(usable) if why)
-        warnings += images.warnings(get)
-        warnings += [
-            f"{count} repeated questions ({why}): benchmark does not train on them"
-            for why, count in sorted(repeated.items())
-        ]
-        ids = vqa.unique(row.id for row in usable)
-        rows_of: dict[str, list[tuple[str, vqa_files.Question]]] = {split: [] for split in SPLITS}
-        for name, row in zip(ids, usable, strict=True):
-            rows_of[row.split].append((name, row))
-        more = {"language": pa.string()} if is_slake else {"question_frame": pa.string()}
-        return RawSet(
-            holds="questions",
-            columns={**_COLUMNS, **more},
-            splits={
-                split: Described(own, partial(_example, raw, found))
-                for split, own in rows_of.items()
-                if own
-            },
-            left_out=dict(sorted(left_out.items())),
-            warnings=warnings,
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the questions by split."""
+    is_slake, left_out = config.data == "slake", Counter[str]()
+    rows = vqa_files.of_slake(_by_split(raw, vqa_files.SLAKE)) if is_slake else _rad(raw)
+    if is_slake and config.language != "all":
+        others = Counter(row.language for row in rows if row.language != config.language)
+        left_out.update({f"the language is {name}": count for name, count in others.items()})
+        rows = [row for row in rows if row.language == config.language]
+    images = NamedImages(raw)
+    files = {name: images.find(name) for name in {row.image: None for row in rows} if name}
+    found = {name: file for name, file in files.items() if file is not None}
+    usable, unusable = vqa.usable(rows, found)
+    left_out.update(unusable)
+    images.warn(SETS[config.data].get)
+    if not usable:
+        raise SourceError(
+            f"{raw.folder} has no question that can be asked: {dict(left_out)}. "
+            + " ".join(raw.warnings)
         )
+    repeated = Counter(why for why in vqa.repetitions(usable) if why)
+    for why, count in sorted(repeated.items()):
+        raw.warn(f"{count} repeated questions ({why}): benchmark does not train on them")
+    ids = vqa.unique(row.id for row in usable)
+    rows_of: dict[str, list[tuple[str, vqa_files.Question]]] = {split: [] for split in SPLITS}
+    for name, row in zip(ids, usable, strict=True):
+        rows_of[row.split].append((name, row))
+    return RawSet(
+        holds="questions",
+        columns={**_COLUMNS, "language" if is_slake else "question_frame": pa.string()},
+        splits={
+            split: Described(own, partial(_example, raw, found))
+            for split, own in rows_of.items()
+            if own
+        },
+        left_out=dict(sorted(left_out.items())),
+    )
 
 
-def _rad(raw: RawFiles, warnings: list[str]) -> list[vqa_files.Question]:
+def _rad(raw: RawFiles) -> list[vqa_files.Question]:
     public = raw.named(vqa_files.PUBLIC)
     if public is not None:
-        return vqa_files.of_osf(_questions(raw, public, warnings))
+        return vqa_files.of_osf(_questions(raw, public))
     if not all(map(raw.named, vqa_files.MEVF)):
         raise raw.missing(f"{vqa_files.PUBLIC!r}, or {' and '.join(vqa_files.MEVF)}")
     names = {split: (name,) for name, split in vqa_files.MEVF.items()}
-    return vqa_files.of_mevf(_by_split(raw, names, warnings))
+    return vqa_files.of_mevf(_by_split(raw, names))
 
 
-def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa_files.Question]:
-    return vqa_files.of_slake(_by_split(raw, vqa_files.SLAKE, warnings))
+def _by_split(raw: RawFiles, files: Mapping[str, Sequence[str]]) -> dict[str, list[dict[str, Any]]]:
+    return {split: _questions(raw, raw.required(*names)) for split, names in files.items()}
 
 
-def _by_split(
-    raw: RawFiles, files: Mapping[str, Sequence[str]], warnings: list[str]
-) -> dict[str, list[dict[str, Any]]]:
-    return {
-        split: _questions(raw, raw.required(*names), warnings) for split, names in files.items()
-    }
-
-
-def _questions(raw: RawFiles, name: str, warnings: list[str]) -> list[dict[str, Any]]:
-    rows, more = read_json(raw, name)
-    warnings += more
+def _questions(raw: RawFiles, name: str) -> list[dict[str, Any]]:
+    rows = read_json(raw, name)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SourceError(
             f"{raw.folder}/{name} is not a list of questions: expected one object each"

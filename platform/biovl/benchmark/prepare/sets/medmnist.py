@@ -110,45 +110,34 @@ class Config:
             raise ValueError(f"size: expected 28, 64, 128, 224 or 0, got {self.size}")
 
 
-def build(config: Config) -> "MedMNIST":
-    """Return the reader."""
-    return MedMNIST(config)
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the splits of an npz file.
 
-
-class MedMNIST:
-    """Reader of an npz file."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the splits of the file.
-
-        Raises:
-            SourceError: If the file is missing or damaged, or labels do not match the images.
-        """
-        flag, size = self._config.flag, self._config.size
-        sizes = _SIZES if not size else ("" if size == 28 else f"_{size}",)
-        names = [raw.named(f"{flag}{suffix}.npz") for suffix in sizes]
-        name = next(filter(None, names), None)
-        if name is None:
-            raise raw.missing(" or ".join(f"{flag}{suffix}.npz" for suffix in sizes))
-        path, classes = raw.local_path(name), _NAMES[flag]
-        try:
-            arrays = array_names(str(path.parent), path.name)
-            present = [split for split in SPLITS if f"{split}_images" in arrays]
-            splits = {split: _Images(raw, name, path, split, classes) for split in present}
-        except ArtifactError as error:
-            raise raw.damaged(name, error) from error
-        if "test" not in splits:
-            raise SourceError(f"{raw.folder}/{name} has no test_images, only {', '.join(arrays)}")
-        is_multiple = flag == "chestmnist"
-        return RawSet(
-            holds="findings" if is_multiple else "classes",
-            columns=dict.fromkeys(classes, pa.int8()) if is_multiple else {"label": pa.string()},
-            splits=splits,
-            classes=classes,
-        )
+    Raises:
+        SourceError: If the file is missing or damaged, or labels do not match the images.
+    """
+    flag, size = config.flag, config.size
+    sizes = _SIZES if not size else ("" if size == 28 else f"_{size}",)
+    names = [raw.named(f"{flag}{suffix}.npz") for suffix in sizes]
+    name = next(filter(None, names), None)
+    if name is None:
+        raise raw.missing(" or ".join(f"{flag}{suffix}.npz" for suffix in sizes))
+    path, classes = raw.local_path(name), _NAMES[flag]
+    try:
+        arrays = array_names(str(path.parent), path.name)
+        present = [split for split in SPLITS if f"{split}_images" in arrays]
+        splits = {split: _Images(raw, name, path, split, classes) for split in present}
+    except ArtifactError as error:
+        raise raw.damaged(name, error) from error
+    if "test" not in splits:
+        raise SourceError(f"{raw.folder}/{name} has no test_images, only {', '.join(arrays)}")
+    is_multiple = flag == "chestmnist"
+    return RawSet(
+        holds="findings" if is_multiple else "classes",
+        columns=dict.fromkeys(classes, pa.int8()) if is_multiple else {"label": pa.string()},
+        splits=splits,
+        classes=classes,
+    )
 
 
 class _Images:

@@ -62,6 +62,7 @@ OTHER_SPLIT = "report of another official split"
 _IMAGE = re.compile(r"(?:^|/)p\d\d/p(\d{8})/s(\d{8})/([^/]+)\.(jpe?g|png|dcm)$", re.IGNORECASE)
 _REPORT = re.compile(r"(?:^|/)p\d\d/p\d{8}/(s\d{8}\.txt)$", re.IGNORECASE)
 _FINDINGS = re.compile(r"\bFINDINGS?\b", re.IGNORECASE)
+_COLUMNS = ("text", "group", "study_id", "official_split", "view")
 _SPLIT, _METADATA = "mimic-cxr-2.0.0-split.csv", "mimic-cxr-2.0.0-metadata.csv"
 
 
@@ -90,100 +91,86 @@ class _Image:
     is_dicom: bool
 
 
-def build(config: Config) -> "MimicCxr":
-    """Return the reader of MIMIC-CXR."""
-    return MimicCxr(config)
-
-
-class MimicCxr:
-    """Reads radiographs and reports of MIMIC-CXR."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the drawn pairs as split test; see ``SetReader``."""
-        config, left_out = self.config, Counter[str]()
-        report_of = _reports(raw)
-        images_of = _images(raw)
-        if not report_of or not images_of:
-            what = "reports (s50414267.txt)" if not report_of else "images of studies"
-            raise SourceError(
-                f"{raw.folder} has no {what}; found {len(images_of):,} studies with images and "
-                f"{len(report_of):,} reports. Download them from {SETS['mimic_cxr'].get}"
-            )
-        splits, views = _column(raw, _SPLIT, "split"), _column(raw, _METADATA, "ViewPosition")
-        with_images = {name: file for name, file in report_of.items() if name[:-4] in images_of}
-        left_out[reports.NO_IMAGES] = len(report_of) - len(with_images)
-        left_out[NO_REPORT] = sum(
-            len(own) for study, own in images_of.items() if f"{study}.txt" not in report_of
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the drawn pairs as split test."""
+    report_of, images_of, left_out = _reports(raw), _images(raw), Counter[str]()
+    if not report_of or not images_of:
+        what = "reports (s50414267.txt)" if not report_of else "images of studies"
+        raise SourceError(
+            f"{raw.folder} has no {what}; found {len(images_of):,} studies with images and "
+            f"{len(report_of):,} reports. Download them from {SETS['mimic_cxr'].get}"
         )
-        if config.split:
-            with_images = self._of_split(raw, with_images, images_of, splits, left_out)
-        if not with_images:
-            raise SourceError(
-                f"{raw.folder}: no report belongs to an image; found {len(images_of):,} studies "
-                f"with images and {len(report_of):,} reports, of other studies. Download the "
-                f"reports of the same patients from {SETS['mimic_cxr'].get}"
-            )
-
-        def read(name: str) -> bytes:
-            try:
-                return raw.read(with_images[name])
-            except OSError as error:
-                # Without the error's own words, which may quote names.
-                archive, is_archived, _ = with_images[name].partition(".zip/")
-                where = f"{posixpath.basename(archive)}.zip" if is_archived else "its file"
-                raise SourceError(
-                    f"{raw.folder}: a report cannot be read from {where}: "
-                    f"download it again from {SETS['mimic_cxr'].get}"
-                ) from error
-
-        texts, skipped = reports.draw(with_images, read, pairs=config.pairs, seed=config.seed)
-        left_out.update(skipped)
-        rows = [
-            (image, texts[name])
-            for name in sorted(texts)
-            for image in images_of[name[:-4]][: config.images or None]
-        ]
-        columns = {
-            "text": pa.string(),
-            "group": pa.string(),
-            "study_id": pa.string(),
-            "official_split": pa.string(),
-            "view": pa.string(),
-        }
-        return RawSet(
-            holds="pairs",
-            columns=columns,
-            splits={"test": Described(rows, partial(_example, raw, splits, views))},
-            left_out=dict(sorted((+left_out).items())),
-            warnings=_warnings(texts, splits),
+    splits, views = _column(raw, _SPLIT, "split"), _column(raw, _METADATA, "ViewPosition")
+    with_images = {name: file for name, file in report_of.items() if name[:-4] in images_of}
+    left_out[reports.NO_IMAGES] = len(report_of) - len(with_images)
+    left_out[NO_REPORT] = sum(
+        len(own) for study, own in images_of.items() if f"{study}.txt" not in report_of
+    )
+    if config.split:
+        own_split = _of_split(config.split, raw, with_images, images_of, splits)
+        left_out[OTHER_SPLIT] = len(with_images) - len(own_split)
+        with_images = own_split
+    if not with_images:
+        raise SourceError(
+            f"{raw.folder}: no report belongs to an image; found {len(images_of):,} studies "
+            f"with images and {len(report_of):,} reports, of other studies. Download the "
+            f"reports of the same patients from {SETS['mimic_cxr'].get}"
         )
 
-    def _of_split(
-        self,
-        raw: RawFiles,
-        reports_of: Mapping[str, str],
-        images_of: Mapping[str, list[_Image]],
-        splits: Mapping[str, str],
-        left_out: Counter[str],
-    ) -> dict[str, str]:
-        """Return the reports of one official split, which is that of their first image."""
-        if not splits:
-            raise raw.missing(f"{_SPLIT}.gz, which names the official splits,")
-        own = {
-            name: file
-            for name, file in reports_of.items()
-            if splits.get(images_of[name[:-4]][0].name) == self.config.split
-        }
-        left_out[OTHER_SPLIT] = len(reports_of) - len(own)
-        if not own:
-            existing = ", ".join(sorted(set(splits.values())))
-            raise ConfigError(
-                f"reader.split: no report is of {self.config.split!r}; {_SPLIT} has {existing}"
-            )
-        return own
+    def content(name: str) -> bytes:
+        try:
+            return raw.read(with_images[name])
+        except OSError as error:
+            # Without the error's own words, which may quote names.
+            archive, is_archived, _ = with_images[name].partition(".zip/")
+            where = f"{posixpath.basename(archive)}.zip" if is_archived else "its file"
+            raise SourceError(
+                f"{raw.folder}: a report cannot be read from {where}: "
+                f"download it again from {SETS['mimic_cxr'].get}"
+            ) from error
+
+    texts, skipped = reports.draw(with_images, content, pairs=config.pairs, seed=config.seed)
+    left_out.update(skipped)
+    without = sum(not _FINDINGS.search(text) for text in texts.values())
+    if without:
+        raw.warn(
+            f"{without:,} of {len(texts):,} reports have no section FINDINGS; whole reports are "
+            "used, as in the paper"
+        )
+    if not splits:
+        raw.warn(f"{_SPLIT}.gz was not found: official_split is empty")
+    rows = [
+        (image, texts[name])
+        for name in sorted(texts)
+        for image in images_of[name[:-4]][: config.images or None]
+    ]
+    return RawSet(
+        holds="pairs",
+        columns=dict.fromkeys(_COLUMNS, pa.string()),
+        splits={"test": Described(rows, partial(_example, raw, splits, views))},
+        left_out=dict(sorted((+left_out).items())),
+    )
+
+
+def _of_split(
+    split: str,
+    raw: RawFiles,
+    reports_of: Mapping[str, str],
+    images_of: Mapping[str, list[_Image]],
+    splits: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the reports of one official split, which is that of their first image."""
+    if not splits:
+        raise raw.missing(f"{_SPLIT}.gz, which names the official splits,")
+    own = {
+        name: file
+        for name, file in reports_of.items()
+        if splits.get(images_of[name[:-4]][0].name) == split
+    }
+    if not own:
+        existing = ", ".join(sorted(set(splits.values())))
+        raise ConfigError(f"reader.split: no report is of {split!r}; {_SPLIT} has {existing}")
+    return own
 
 
 def _reports(raw: RawFiles) -> dict[str, str]:
@@ -219,7 +206,7 @@ def _column(raw: RawFiles, table: str, column: str) -> dict[str, str]:
     name = raw.named(f"{table}.gz") or raw.named(table)
     if name is None:
         return {}
-    rows, _ = raw.table(name, ["dicom_id", column], keep=[])
+    rows = raw.table(name, ["dicom_id", column], keep=[])
     return {row["dicom_id"]: row[column] for row in rows}
 
 
@@ -242,16 +229,3 @@ def _example(
             "view": views.get(image.name) or None,
         },
     )
-
-
-def _warnings(texts: Mapping[str, str], splits: Mapping[str, str]) -> list[str]:
-    without = sum(not _FINDINGS.search(text) for text in texts.values())
-    warnings = []
-    if without:
-        warnings.append(
-            f"{without:,} of {len(texts):,} reports have no section FINDINGS; whole reports are "
-            "used, as in the paper"
-        )
-    if not splits:
-        warnings.append(f"{_SPLIT}.gz was not found: official_split is empty")
-    return warnings

@@ -62,92 +62,75 @@ class Config:
     """Suites of Biomedica2025EvalSet to prepare, by the name of their folder; empty: all."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A Parquet file with its number of rows."""
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the rows by split."""
+    names = [name for name in raw.names if name.lower().endswith(".parquet")]
+    if config.suites:
+        names = [name for name in names if _suite(name) in config.suites]
+    if not names:
+        wanted = f" below {' or '.join(config.suites)}" if config.suites else ""
+        raise raw.missing(f"a .parquet file{wanted}")
+    rows_of: dict[str, dict[str, int]] = {}
+    schemas: dict[str, pa.Schema] = {}
+    for name in names:
+        try:
+            metadata = pq.read_metadata(raw.local_path(name))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise raw.damaged(name, error) from error
+        schemas[name] = metadata.schema.to_arrow_schema()
+        stem = posixpath.basename(name).removesuffix(".parquet").partition("-")[0]
+        split = selection.split_named(stem)
+        if split is None:
+            raw.warn(f"{name} is not named after a split: read as test")
+        rows_of.setdefault(split or "test", {})[name] = metadata.num_rows
+    columns = _columns(config, raw, schemas)
+    _warn_of_missing_files(raw, names)
+    if config.data == "ubench" and "dataset" in columns:
+        _warn_of_rows_without_dataset(raw, names)
+    return RawSet(
+        holds="choices",
+        columns=columns,
+        splits={
+            split: _Rows(raw, config.data, rows_of[split], tuple(columns))
+            for split in SPLITS
+            if split in rows_of
+        },
+    )
 
-    name: str
-    rows: int
 
-
-def build(config: Config) -> "MultipleChoice":
-    """Return the reader of µ-Bench or Biomedica2025EvalSet."""
-    return MultipleChoice(config)
-
-
-class MultipleChoice:
-    """Reads the Parquet files of µ-Bench or Biomedica2025EvalSet."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the rows by split; see ``SetReader``."""
-        names = [name for name in raw.names if name.lower().endswith(".parquet")]
-        if self.config.suites:
-            names = [name for name in names if _suite(name) in self.config.suites]
-        if not names:
-            wanted = f" below {' or '.join(self.config.suites)}" if self.config.suites else ""
-            raise raw.missing(f"a .parquet file{wanted}")
-        parts: dict[str, list[_Part]] = {}
-        schemas, warnings = dict[str, pa.Schema](), list[str]()
-        for name in names:
-            try:
-                metadata = pq.read_metadata(raw.local_path(name))
-            except (pa.ArrowInvalid, OSError) as error:
-                raise raw.damaged(name, error) from error
-            schemas[name] = metadata.schema.to_arrow_schema()
-            stem = posixpath.basename(name).removesuffix(".parquet").partition("-")[0]
-            split = selection.split_named(stem)
-            if split is None:
-                warnings.append(f"{name} is not named after a split: read as test")
-            parts.setdefault(split or "test", []).append(_Part(name, metadata.num_rows))
-        columns = self._columns(raw, schemas)
-        warnings += _incomplete(names)
-        if self.config.data == "ubench" and "dataset" in columns:
-            warnings += _without_dataset(raw, names)
-        return RawSet(
-            holds="choices",
-            columns=columns,
-            splits={
-                split: _Rows(raw, self.config.data, tuple(parts[split]), tuple(columns))
-                for split in SPLITS
-                if split in parts
-            },
-            warnings=warnings,
-        )
-
-    def _columns(self, raw: RawFiles, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.DataType]:
-        """Return the columns to write; those of all files must agree."""
-        merged: dict[str, pa.DataType] = {}
-        for name, schema in schemas.items():
-            if "image" not in schema.names:
+def _columns(
+    config: Config, raw: RawFiles, schemas: Mapping[str, pa.Schema]
+) -> dict[str, pa.DataType]:
+    """Return the columns to write; those of all files must agree."""
+    merged: dict[str, pa.DataType] = {}
+    for name, schema in schemas.items():
+        if "image" not in schema.names:
+            raise SourceError(
+                f"{raw.folder}/{name} has no column image; found {', '.join(schema.names)}"
+            )
+        if not choice_columns.layout(schema):
+            raise SourceError(
+                f"{raw.folder}/{name} has no options with answers; found "
+                f"{', '.join(schema.names)}. Expected the files of {SETS[config.data].get}"
+            )
+        for field in schema:
+            known = merged.setdefault(field.name, field.type)
+            # A column that is null in all rows of a file has no type there.
+            if pa.types.is_null(known):
+                merged[field.name] = field.type
+            elif known != field.type and not pa.types.is_null(field.type):
                 raise SourceError(
-                    f"{raw.folder}/{name} has no column image; found {', '.join(schema.names)}"
+                    f"{raw.folder}: the column {field.name} is {known} in one file and "
+                    f"{field.type} in {name}: they are of different data sets or versions"
                 )
-            if not choice_columns.layout(schema):
-                raise SourceError(
-                    f"{raw.folder}/{name} has no options with answers; found "
-                    f"{', '.join(schema.names)}. Expected the files of {SETS[self.config.data].get}"
-                )
-            for field in schema:
-                known = merged.setdefault(field.name, field.type)
-                # A column that is null in all rows of a file has no type there.
-                if pa.types.is_null(known):
-                    merged[field.name] = field.type
-                elif known != field.type and not pa.types.is_null(field.type):
-                    raise SourceError(
-                        f"{raw.folder}: the column {field.name} is {known} in one file and "
-                        f"{field.type} in {name}: they are of different data sets or versions"
-                    )
-        merged.pop("image")
-        own_id = {"source_id": merged.pop("id")} if "id" in merged else {}
-        if self.config.data == "ubench" and "label_name" in merged:
-            number = merged.get("label", pa.int64())
-            merged |= {"label": pa.string(), "label_number": number}
-        elif self.config.data == "biomedica_evalset":
-            merged["suite"] = pa.string()
-        return {**merged, **own_id}
+    merged.pop("image")
+    own_id = {"source_id": merged.pop("id")} if "id" in merged else {}
+    if config.data == "ubench" and "label_name" in merged:
+        number = merged.get("label", pa.int64())
+        merged |= {"label": pa.string(), "label_number": number}
+    elif config.data == "biomedica_evalset":
+        merged["suite"] = pa.string()
+    return {**merged, **own_id}
 
 
 @dataclass(frozen=True)
@@ -156,24 +139,24 @@ class _Rows:
 
     raw: RawFiles
     data: str
-    parts: tuple[_Part, ...]
+    files: Mapping[str, int]
+    """Names of the files with their numbers of rows."""
     columns: tuple[str, ...]
 
     def __len__(self) -> int:
-        return sum(part.rows for part in self.parts)
+        return sum(self.files.values())
 
     def __iter__(self) -> Iterator[Example]:
         known, numbers = Counter[str](), Counter[str]()
-        for part in self.parts:
-            path = self.raw.local_path(part.name)
+        for name in self.files:
+            path, suite = self.raw.local_path(name), _suite(name)
             try:
                 for batch in pq.ParquetFile(path).iter_batches(_BATCH):
                     for row in batch.to_pylist():
-                        suite = _suite(part.name)
                         yield self._example(suite, numbers[suite], row, known)
                         numbers[suite] += 1
             except (pa.ArrowInvalid, OSError) as error:
-                raise self.raw.damaged(part.name, error) from error
+                raise self.raw.damaged(name, error) from error
 
     def _example(
         self, suite: str, number: int, row: dict[str, Any], known: Counter[str]
@@ -200,29 +183,28 @@ class _Rows:
         return Example(id=name, path=posixpath.basename(path), read=read, values=row)
 
 
-def _without_dataset(raw: RawFiles, names: list[str]) -> list[str]:
-    """Return a sentence about rows that belong to no data set, and so to no task by it."""
+def _warn_of_rows_without_dataset(raw: RawFiles, names: list[str]) -> None:
     columns = [
         pq.read_table(raw.local_path(name), columns=["dataset"])["dataset"] for name in names
     ]
     count = sum(column.null_count for column in columns)
-    return [f"{count:,} rows have no dataset: they are in no task of one"] if count else []
+    if count:
+        raw.warn(f"{count:,} rows have no dataset: they are in no task of one")
 
 
 def _suite(name: str) -> str:
     return posixpath.basename(posixpath.dirname(name))
 
 
-def _incomplete(names: list[str]) -> list[str]:
-    """Return a sentence for each series of files of which some are missing."""
+def _warn_of_missing_files(raw: RawFiles, names: list[str]) -> None:
+    """Warn of each series of files, ``test-00000-of-00007``, of which some are missing."""
     existing: dict[str, set[str]] = {}
     for name in names:
         stem, _, total = name.removesuffix(".parquet").rpartition("-of-")
         start, _, _ = stem.rpartition("-")
         if total.isdecimal():
             existing.setdefault(f"{start}-*-of-{total}", set()).add(stem)
-    return [
-        f"{series}: {len(found)} of {int(series.rpartition('-')[2])} files were found"
-        for series, found in existing.items()
-        if len(found) < int(series.rpartition("-")[2])
-    ]
+    for series, found in existing.items():
+        expected = int(series.rpartition("-")[2])
+        if len(found) < expected:
+            raw.warn(f"{series}: {len(found)} of {expected} files were found")

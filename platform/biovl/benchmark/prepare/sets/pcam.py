@@ -50,52 +50,42 @@ class Config:
     """Settings of the reader: it has none."""
 
 
-def build(config: Config) -> "PatchCamelyon":
-    """Return the reader."""
-    return PatchCamelyon()
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the splits whose files exist; test is required.
 
-
-class PatchCamelyon:
-    """Reader of the HDF5 files."""
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the splits whose files exist; test is required.
-
-        Raises:
-            SourceError: If files are missing or damaged, or images and labels do not match.
-        """
-        splits, warnings = dict[str, _Patches](), list[str]()
-        for split, stem in _SPLITS.items():
-            names = [
-                raw.named(f"{_STEM}{stem}_{part}.h5", f"{_STEM}{stem}_{part}.h5.gz")
-                for part in "xy"
-            ]
-            if not any(names) and split != "test":
-                warnings.append(f"{_STEM}{stem}_x.h5 and _y.h5 were not found: no {split} images")
-                continue
-            for part, name in zip("xy", names, strict=True):
-                if name is None:
-                    raise raw.missing(f"{_STEM}{stem}_{part}.h5 or .h5.gz")
-            slides = _slides(raw, stem)
-            splits[split] = _Patches(raw, split, str(names[0]), str(names[1]), slides)
-            if slides and not splits[split].has_slides:
-                warnings.append(
-                    f"{_STEM}{stem}_meta.csv has {len(slides):,} rows for {len(splits[split]):,} "
-                    f"images: the slides of {split} are not known"
-                )
-        has_slides = any(patches.has_slides for patches in splits.values())
-        return RawSet(
-            holds="classes",
-            columns={"label": pa.string(), **({"group": pa.string()} if has_slides else {})},
-            splits=splits,
-            classes=CLASSES,
-            warnings=warnings,
-        )
+    Raises:
+        SourceError: If files are missing or damaged, or images and labels do not match.
+    """
+    splits: dict[str, _Patches] = {}
+    for split, stem in _SPLITS.items():
+        names = [
+            raw.named(f"{_STEM}{stem}_{part}.h5", f"{_STEM}{stem}_{part}.h5.gz") for part in "xy"
+        ]
+        if not any(names) and split != "test":
+            raw.warn(f"{_STEM}{stem}_x.h5 and _y.h5 were not found: no {split} images")
+            continue
+        for part, name in zip("xy", names, strict=True):
+            if name is None:
+                raise raw.missing(f"{_STEM}{stem}_{part}.h5 or .h5.gz")
+        slides = _slides(raw, stem)
+        splits[split] = _Patches(raw, split, str(names[0]), str(names[1]), slides)
+        if slides and not splits[split].has_slides:
+            raw.warn(
+                f"{_STEM}{stem}_meta.csv has {len(slides):,} rows for {len(splits[split]):,} "
+                f"images: the slides of {split} are not known"
+            )
+    has_slides = any(patches.has_slides for patches in splits.values())
+    return RawSet(
+        holds="classes",
+        columns={"label": pa.string(), **({"group": pa.string()} if has_slides else {})},
+        splits=splits,
+        classes=CLASSES,
+    )
 
 
 def _slides(raw: RawFiles, stem: str) -> list[str]:
     name = raw.named(f"{_STEM}{stem}_meta.csv")
-    return [] if name is None else [row["wsi"] for row in raw.table(name, ["wsi"])[0]]
+    return [] if name is None else [row["wsi"] for row in raw.table(name, ["wsi"])]
 
 
 class _Patches:

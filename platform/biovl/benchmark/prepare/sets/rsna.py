@@ -65,11 +65,6 @@ class Config:
     many as in BiomedCLIP, which overlap with train and repeat images."""
 
 
-def build(config: Config) -> "RSNA":
-    """Return the reader."""
-    return RSNA(config.test)
-
-
 def halves(count: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that scikit-learn's ``train_test_split`` returns for seed 0: train, test."""
     order = np.random.RandomState(_SEED).permutation(count)
@@ -89,104 +84,93 @@ def split_patients(ids: Sequence[str]) -> dict[str, list[str]]:
     return {split: [ids[row] for row in rows] for split, rows in rows_of.items()}
 
 
-class RSNA:
-    """Reader of the challenge's files."""
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the patients by split, one image each.
 
-    def __init__(self, test: Literal["patients", "rows"]) -> None:
-        self._test = test
-        self._labels = Labels(PROMPTS["rsna"].spellings)
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the patients by split, one image each.
-
-        Raises:
-            SourceError: If the table is missing, has no usable label, or there are no images.
-        """
-        name = raw.required(_LABELS)
-        table, warnings = raw.table(name, ["patientId", "Target"])
-        left_out = Counter[str]()
-        labels = self._labels_of(raw, name, table, left_out)
-        details, more = _details(raw)
-        warnings += [*more, *_contradictions(labels, details)]
-        images = _images(raw)
-        if not images:
-            raise raw.missing("stage_2_train_images/*.dcm")
-        # The split is that of the whole table, also if only some images were downloaded.
-        patients = sorted({row["patientId"] for row in table})
-        ids_of = {
-            split: [(one, one) for one in ids] for split, ids in split_patients(patients).items()
-        }
-        if self._test == "rows":
-            _, drawn = halves(len(table), _SHARE)
-            ids_of["test"] = [
-                (f"{table[row]['patientId']}/{row}", table[row]["patientId"]) for row in drawn
-            ]
-        left_out[NO_IMAGE] += len(labels.keys() - images.keys())
-        left_out[NO_LABEL] += len(images.keys() - set(patients))
-        splits = {
-            split: [
-                Example(
-                    id=own,
-                    path=posixpath.basename(images[patient]),
-                    read=functools.partial(raw.read, images[patient]),
-                    values={
-                        "label": labels[patient],
-                        "group": patient,
-                        "detail": details.get(patient),
-                    },
-                )
-                for own, patient in ids
-                if patient in labels and patient in images
-            ]
-            for split, ids in ids_of.items()
-        }
-        return RawSet(
-            holds="classes",
-            columns={"label": pa.string(), "group": pa.string(), "detail": pa.string()},
-            splits=splits,
-            classes=PROMPTS["rsna"].classes,
-            left_out=+left_out,
-            warnings=warnings,
-        )
-
-    def _labels_of(
-        self, raw: RawFiles, name: str, table: list[dict[str, str]], left_out: Counter[str]
-    ) -> dict[str, str]:
-        states: dict[str, set[str | None]] = {}
-        for row in table:
-            states.setdefault(row["patientId"], set()).add(self._labels.named(row["Target"]))
-        labels = {one: state.pop() for one, state in states.items() if len(state) == 1}
-        left_out[TWO_LABELS] += len(states) - len(labels)
-        found = {one: label for one, label in labels.items() if label is not None}
-        left_out[UNKNOWN] += len(labels) - len(found)
-        if not found:
-            values = sorted({row["Target"] for row in table})[:5]
-            raise SourceError(f"{raw.folder}/{name} has no label: Target is {values}, not 0 and 1")
-        return found
+    Raises:
+        SourceError: If the table is missing, has no usable label, or there are no images.
+    """
+    name, left_out = raw.required(_LABELS), Counter[str]()
+    table = raw.table(name, ["patientId", "Target"])
+    labels = _labels_of(raw, name, table, left_out)
+    details = _details(raw)
+    _warn_of_contradictions(raw, labels, details)
+    images = _images(raw)
+    if not images:
+        raise raw.missing("stage_2_train_images/*.dcm")
+    # The split is that of the whole table, also if only some images were downloaded.
+    patients = sorted({row["patientId"] for row in table})
+    ids_of = {split: [(one, one) for one in ids] for split, ids in split_patients(patients).items()}
+    if config.test == "rows":
+        _, drawn = halves(len(table), _SHARE)
+        ids_of["test"] = [
+            (f"{table[row]['patientId']}/{row}", table[row]["patientId"]) for row in drawn
+        ]
+    left_out[NO_IMAGE] += len(labels.keys() - images.keys())
+    left_out[NO_LABEL] += len(images.keys() - set(patients))
+    splits = {
+        split: [
+            Example(
+                id=own,
+                path=posixpath.basename(images[patient]),
+                read=functools.partial(raw.read, images[patient]),
+                values={
+                    "label": labels[patient],
+                    "group": patient,
+                    "detail": details.get(patient),
+                },
+            )
+            for own, patient in ids
+            if patient in labels and patient in images
+        ]
+        for split, ids in ids_of.items()
+    }
+    return RawSet(
+        holds="classes",
+        columns={"label": pa.string(), "group": pa.string(), "detail": pa.string()},
+        splits=splits,
+        classes=PROMPTS["rsna"].classes,
+        left_out=+left_out,
+    )
 
 
-def _details(raw: RawFiles) -> tuple[dict[str, str], list[str]]:
+def _labels_of(
+    raw: RawFiles, name: str, table: list[dict[str, str]], left_out: Counter[str]
+) -> dict[str, str]:
+    """Return the class of each patient."""
+    spelled = Labels(PROMPTS["rsna"].spellings)
+    states: dict[str, set[str | None]] = {}
+    for row in table:
+        states.setdefault(row["patientId"], set()).add(spelled.named(row["Target"]))
+    labels = {one: state.pop() for one, state in states.items() if len(state) == 1}
+    left_out[TWO_LABELS] += len(states) - len(labels)
+    found = {one: label for one, label in labels.items() if label is not None}
+    left_out[UNKNOWN] += len(labels) - len(found)
+    if not found:
+        values = sorted({row["Target"] for row in table})[:5]
+        raise SourceError(f"{raw.folder}/{name} has no label: Target is {values}, not 0 and 1")
+    return found
+
+
+def _details(raw: RawFiles) -> dict[str, str]:
     name = raw.named(_DETAILS)
-    if name is None:
-        return {}, []
-    table, warnings = raw.table(name, ["patientId", "class"])
-    return {row["patientId"]: row["class"] for row in table}, warnings
+    rows = [] if name is None else raw.table(name, ["patientId", "class"])
+    return {row["patientId"]: row["class"] for row in rows}
 
 
-def _contradictions(labels: dict[str, str], details: dict[str, str]) -> list[str]:
-    """Return a warning if the two tables disagree: only a lung opacity is a target."""
+def _warn_of_contradictions(raw: RawFiles, labels: dict[str, str], details: dict[str, str]) -> None:
+    """Warn if the two tables disagree: only a lung opacity is a target."""
     normal, pneumonia = PROMPTS["rsna"].classes
     implied = {
         one: pneumonia if detail.lower() == "lung opacity" else normal
         for one, detail in details.items()
     }
     wrong = [one for one, label in labels.items() if implied.get(one, label) != label]
-    if not wrong:
-        return []
-    return [
-        f"{_DETAILS} contradicts {_LABELS} for {len(wrong):,} patients, the first {wrong[0]}; "
-        "Target is used"
-    ]
+    if wrong:
+        raw.warn(
+            f"{_DETAILS} contradicts {_LABELS} for {len(wrong):,} patients, the first "
+            f"{wrong[0]}; Target is used"
+        )
 
 
 def _images(raw: RawFiles) -> dict[str, str]:

@@ -7,7 +7,7 @@ Source:
 
 import functools
 import posixpath
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,72 +57,56 @@ class Config:
     """Folder of a cancer in images-tcga-tils/, or ``pancancer``: all of them."""
 
 
-def build(config: Config) -> "TCGATIL":
-    """Return the reader."""
-    return TCGATIL(config.study)
+def read(config: Config, raw: RawFiles) -> RawSet:
+    """Return the patches of the study, from ``STUDY/SPLIT/CLASS/*.png``.
 
+    Without such folders, all images are test images.
 
-class TCGATIL:
-    """Reader of ``STUDY/SPLIT/CLASS/*.png``; without such folders, all images are test images."""
-
-    def __init__(self, study: str) -> None:
-        self._study = study.lower()
-
-    def open(self, raw: RawFiles) -> RawSet:
-        """Return the patches of the study.
-
-        Raises:
-            SourceError: If a class or the study is missing.
-        """
-        class_of, _ = classes_of(raw, _FOLDERS)
-        place_of = {name: _place(name) for name in class_of}
-        studies = sorted({study for study, _ in place_of.values() if study})
-        if studies and self._study not in studies:
-            raise SourceError(
-                f"{raw.folder} has no study {self._study!r}, only {', '.join(studies)}: set "
-                "reader.study"
-            )
-        chosen = {
-            name: split for name, (study, split) in place_of.items() if study in (self._study, "")
-        }
-        left_out, warnings = self._listed(raw, chosen, bool(studies))
-        splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
-        for name, split in chosen.items():
-            barcode = posixpath.basename(name)[:_BARCODE]
-            splits[split].append(
-                Example(
-                    id="/".join(name.split("/")[-3:]),
-                    path=posixpath.basename(name),
-                    read=functools.partial(raw.read, name),
-                    values={
-                        "label": class_of[name],
-                        "group": barcode if barcode.startswith("TCGA-") else None,
-                    },
-                )
-            )
-        return RawSet(
-            holds="classes",
-            columns={"label": pa.string(), "group": pa.string()},
-            splits=splits,
-            classes=tuple(_FOLDERS),
-            left_out=left_out,
-            warnings=warnings,
+    Raises:
+        SourceError: If a class or the study is missing.
+    """
+    study = config.study.lower()
+    class_of, _ = classes_of(raw, _FOLDERS)
+    place_of = {name: _place(name) for name in class_of}
+    studies = sorted({own for own, _ in place_of.values() if own})
+    if studies and study not in studies:
+        raise SourceError(
+            f"{raw.folder} has no study {study!r}, only {', '.join(studies)}: set reader.study"
         )
+    chosen = {name: split for name, (own, split) in place_of.items() if own in (study, "")}
+    missing = _count_missing(raw, study, chosen) if studies else 0
+    splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
+    for name, split in chosen.items():
+        barcode = posixpath.basename(name)[:_BARCODE]
+        splits[split].append(
+            Example(
+                id="/".join(name.split("/")[-3:]),
+                path=posixpath.basename(name),
+                read=functools.partial(raw.read, name),
+                values={
+                    "label": class_of[name],
+                    "group": barcode if barcode.startswith("TCGA-") else None,
+                },
+            )
+        )
+    return RawSet(
+        holds="classes",
+        columns={"label": pa.string(), "group": pa.string()},
+        splits=splits,
+        classes=tuple(_FOLDERS),
+        left_out={NOT_FOUND: missing} if missing else {},
+    )
 
-    def _listed(
-        self, raw: RawFiles, chosen: dict[str, str], has_studies: bool
-    ) -> tuple[dict[str, int], list[str]]:
-        """Return how many images of the study the table lists that are not there."""
-        name = raw.named(_LISTED)
-        if name is None or not has_studies:
-            return {}, []
-        table, warnings = raw.table(name, ["path"])
-        ends = {"/".join(one.split("/")[-4:]) for one in chosen}
-        paths = Counter("/".join(row["path"].replace("\\", "/").split("/")[-4:]) for row in table)
-        missing = [
-            path for path in paths if path.split("/")[0].lower() == self._study and path not in ends
-        ]
-        return ({NOT_FOUND: len(missing)} if missing else {}), warnings
+
+def _count_missing(raw: RawFiles, study: str, chosen: Iterable[str]) -> int:
+    """Return how many images of the study the table lists that are not there."""
+    name = raw.named(_LISTED)
+    if name is None:
+        return 0
+    rows = raw.table(name, ["path"])
+    listed = {"/".join(row["path"].replace("\\", "/").split("/")[-4:]) for row in rows}
+    existing = {"/".join(one.split("/")[-4:]) for one in chosen}
+    return sum(path.split("/")[0].lower() == study for path in listed - existing)
 
 
 def _place(name: str) -> tuple[str, str]:
