@@ -25,7 +25,7 @@ import faiss
 import numpy as np
 import torch
 
-from biovl.benchmark import bootstrap, shared_texts
+from biovl.benchmark import bootstrap, ranks
 
 PMC_15M = 725_739
 """Pairs of BiomedCLIP's test set."""
@@ -54,8 +54,8 @@ def pool(pairs: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 def ours(image_ND: np.ndarray, text_ND: np.ndarray) -> float:
     """Return recall at 1 of images by our places, as the retrieval task takes them."""
-    of_images, _ = shared_texts.places(image_ND, text_ND, np.arange(len(image_ND)))
-    return float(shared_texts.hits(of_images, 1).mean())
+    of_images, _ = ranks.places(image_ND, text_ND, np.arange(len(image_ND)))
+    return float(ranks.hits(of_images, 1).mean())
 
 
 def flat(image_ND: np.ndarray, text_ND: np.ndarray) -> float:

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 from sklearn import metrics as sk
 
-from biovl.benchmark import metrics, selection, shared_texts
+from biovl.benchmark import ranks as ranking
+from biovl.benchmark import selection
 from biovl.benchmark.comparison import differences
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.tasks.retrieval import Config, Retrieval
@@ -77,7 +77,7 @@ def test_places_are_those_of_the_full_matrix_where_images_share_texts() -> None:
     rng = np.random.default_rng(3)
     own_N = np.concatenate([np.arange(7), rng.integers(0, 7, 6)])
     image_ND, text_MD = random_rows(13, 4, seed=4), random_rows(7, 4, seed=5)
-    of_images, of_texts = shared_texts.places(image_ND, text_MD, own_N)
+    of_images, of_texts = ranking.places(image_ND, text_MD, own_N)
     similarity_NM = image_ND @ text_MD.T
     for row in range(13):
         expected = (similarity_NM[row] > similarity_NM[row, own_N[row]] + 1e-6).sum()
@@ -87,17 +87,6 @@ def test_places_are_those_of_the_full_matrix_where_images_share_texts() -> None:
         expected = (similarity_NM[own_N != text, text] > best + 1e-6).sum()
         assert of_texts.nearer_N[text] == expected
         assert of_texts.tied_N[text] == 0
-
-
-def test_places_of_single_pairs_are_those_of_metrics_in_any_tile(monkeypatch) -> None:
-    image_ND, text_MD = random_rows(50, 4, seed=4), random_rows(50, 4, seed=5)
-    text_MD[7] = text_MD[11]  # a tie
-    monkeypatch.setattr(shared_texts, "_CPU_TILE", 16)
-    expected = metrics.places(torch.from_numpy(image_ND), torch.from_numpy(text_MD))
-    found = shared_texts.places(image_ND, text_MD, np.arange(50))
-    for one, other in zip(expected, found, strict=True):
-        assert one.nearer_N.tolist() == other.nearer_N.tolist()
-        assert one.tied_N.tolist() == other.tied_N.tolist()
 
 
 def hit_by_clip_benchmark(near_QI: np.ndarray, is_pair_QI: np.ndarray, k: int) -> np.ndarray:
@@ -116,23 +105,21 @@ def test_recall_is_that_of_clip_benchmark_in_both_directions(captions: int) -> N
     further_F2 = np.array(
         [[image_of_text_M[text], text] for text in range(texts) if text % captions], np.int64
     ).reshape(-1, 2)
-    of_images, of_texts = shared_texts.places(image_ND, text_MD, first_N, further_F2)
+    of_images, of_texts = ranking.places(image_ND, text_MD, first_N, further_F2)
     near_NM = image_ND.astype(np.float64) @ text_MD.T
     is_pair_NM = image_of_text_M == np.arange(images)[:, None]
     for k in (1, 5, 10):
         theirs = hit_by_clip_benchmark(near_NM, is_pair_NM, k)
-        assert shared_texts.hits(of_images, k).tolist() == theirs.tolist()
+        assert ranking.hits(of_images, k).tolist() == theirs.tolist()
         theirs = hit_by_clip_benchmark(near_NM.T, is_pair_NM.T, k)
-        assert shared_texts.hits(of_texts, k).tolist() == theirs.tolist()
+        assert ranking.hits(of_texts, k).tolist() == theirs.tolist()
         top = sk.top_k_accuracy_score(image_of_text_M, near_NM.T, k=k, labels=np.arange(images))
-        assert shared_texts.hits(of_texts, k).mean() == pytest.approx(top)
+        assert ranking.hits(of_texts, k).mean() == pytest.approx(top)
 
 
 def test_further_images_of_a_text_that_are_as_near_are_no_competitors() -> None:
     image_ND = np.eye(3, dtype=np.float32)[[0, 0, 1]]
-    _, of_texts = shared_texts.places(
-        image_ND, np.eye(3, dtype=np.float32)[[0, 1]], np.array([0, 0, 1])
-    )
+    _, of_texts = ranking.places(image_ND, np.eye(3, dtype=np.float32)[[0, 1]], np.array([0, 0, 1]))
     assert of_texts.nearer_N.tolist() == [0, 0]
     assert of_texts.tied_N.tolist() == [0, 0]
 
@@ -153,7 +140,7 @@ def test_places_are_those_of_the_full_matrix_where_images_have_several_texts() -
     rng = np.random.default_rng(3)
     image_ND, text_MD = random_rows(9, 4, seed=4), random_rows(30, 4, seed=5)
     first_N, further_F2 = np.arange(9), np.stack([rng.integers(0, 9, 21), np.arange(9, 30)], axis=1)
-    of_images, of_texts = shared_texts.places(image_ND, text_MD, first_N, further_F2)
+    of_images, of_texts = ranking.places(image_ND, text_MD, first_N, further_F2)
     is_pair_NM = np.zeros((9, 30), bool)
     is_pair_NM[first_N, first_N] = True
     is_pair_NM[further_F2[:, 0], further_F2[:, 1]] = True
@@ -195,10 +182,10 @@ def test_ties_with_several_matches_are_broken_at_random(tied: int, own: int) -> 
     nearer, k = 2, 4
     orders = set(itertools.permutations([True] * own + [False] * tied))
     ranks = [nearer + 1 + order.index(True) for order in orders]
-    found = metrics.MatchRanks(*(torch.tensor([value]) for value in (nearer, tied, own)))
-    assert shared_texts.hits(found, k)[0] == pytest.approx(np.mean([rank <= k for rank in ranks]))
-    assert shared_texts.reciprocal_ranks(found)[0] == pytest.approx(np.mean([1 / r for r in ranks]))
-    assert shared_texts.expected_ranks(found)[0] == pytest.approx(np.mean(ranks))
+    found = ranking.MatchRanks(*(np.array([value]) for value in (nearer, tied, own)))
+    assert ranking.hits(found, k)[0] == pytest.approx(np.mean([rank <= k for rank in ranks]))
+    assert ranking.reciprocal_ranks(found)[0] == pytest.approx(np.mean([1 / r for r in ranks]))
+    assert ranking.expected_ranks(found)[0] == pytest.approx(np.mean(ranks))
 
 
 def test_a_model_to_which_all_is_alike_scores_chance_where_images_have_several_texts() -> None:

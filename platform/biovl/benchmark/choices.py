@@ -210,7 +210,7 @@ def nearest_options(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) ->
         text_MD: Unit embeddings of ``data.texts``.
     """
     # Imports PyTorch, which the command line does without: it lists datasets.
-    from biovl.benchmark.metrics import TIE
+    from biovl.benchmark.ranks import TIE
 
     variations, examples, options = data.option_VEO.shape
     chosen_VE = np.full((variations, examples), -1, np.int64)

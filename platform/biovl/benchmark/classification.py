@@ -10,7 +10,7 @@ import numpy as np
 
 from biovl.benchmark import bootstrap
 from biovl.benchmark.bootstrap import IntervalEstimate
-from biovl.benchmark.metrics import TIE
+from biovl.benchmark.ranks import TIE
 
 # Shapes: N images, C classes, K answers that differ, R resamples.
 

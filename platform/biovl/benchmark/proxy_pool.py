@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.encoders import ModelDescription
-from biovl.benchmark.metrics import TIE
+from biovl.benchmark.ranks import TIE
 from biovl.core.errors import ConfigError
 from biovl.index.opened import Index
 

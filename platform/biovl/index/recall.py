@@ -138,7 +138,7 @@ def recall_of_own_images(image_QD: np.ndarray, text_QD: np.ndarray) -> dict[str,
     """Return the text-to-image recall of the model: how often a caption retrieves its own image.
 
     Candidates are the images of the sample. The recall of an index, in contrast, only compares it
-    with exhaustive search. Ties count as random order, as in ``benchmark.metrics``.
+    with exhaustive search. Ties count as random order, as in ``benchmark.ranks``.
 
     Args:
         image_QD: Image vectors of the sample, unit length.

@@ -1,8 +1,8 @@
 """Cross-modal retrieval: image to text and text to image.
 
 Every image and every text is a query against the whole pool, with exact search. Equal texts are one
-target; a query may retrieve any of its texts or images (``shared_texts``), as CLIP_benchmark counts
-the five captions of Flickr30k. For ties see ``metrics.recall_at_k``. Scores are also reported by
+target; a query may retrieve any of its texts or images (``ranks``), as CLIP_benchmark counts
+the five captions of Flickr30k. For ties see ``ranks.hits``. Scores are also reported by
 text length, concept and licence, each against the same pool.
 
 Source:
@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PositiveInt
 
-from biovl.benchmark import bootstrap, shared_texts
+from biovl.benchmark import bootstrap
 from biovl.benchmark import data as opening
+from biovl.benchmark import ranks as ranking
 from biovl.benchmark.datasets import Pairs
-from biovl.benchmark.metrics import MatchRanks
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
@@ -108,7 +108,7 @@ class Retrieval:
         text_of_image_N, further_F2 = pair_P2[: len(rows), 1], pair_P2[len(rows) :]
         texts = [data.texts[number] for number in own_texts]
         text_MD = embedded.text(data.texts)[own_texts]
-        ranks = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N, further_F2)
+        ranks = ranking.places(embedded.image_ND[rows], text_MD, text_of_image_N, further_F2)
         if min(self.config.ks) > len(rows):
             raise ConfigError(
                 f"ks: {data.name} has {len(rows)} readable images, fewer than the least k, "
@@ -189,18 +189,18 @@ def _chance(pair_P2: np.ndarray, items: tuple[int, int], ks: Sequence[int]) -> d
     images, texts = items
     levels = {}
     for direction, column, pool in zip(DIRECTIONS, (0, 1), (texts, images), strict=True):
-        guessed = shared_texts.guessed(np.bincount(pair_P2[:, column]), pool)
+        guessed = ranking.guessed(np.bincount(pair_P2[:, column]), pool)
         for k in ks:
             if k <= pool:
                 name = f"{direction}_recall_at_{k}"
-                levels[name] = float(shared_texts.hits(guessed, k).mean())
+                levels[name] = float(ranking.hits(guessed, k).mean())
     return levels
 
 
 def _queries(
     direction: str,
     ids: Sequence[str],
-    ranks: MatchRanks,
+    ranks: ranking.MatchRanks,
     ks: Sequence[int],
     items: int,
     matches: np.ndarray,
@@ -208,18 +208,18 @@ def _queries(
     """Return one row per query: the rank of its match, and its contribution to each metric."""
     columns: dict[str, Any] = {
         "id": pa.array([f"{direction}/{own}" for own in ids], pa.string()),
-        "nearer": pa.array(ranks.nearer_N.numpy()),
-        "tied": pa.array(ranks.tied_N.numpy()),
+        "nearer": pa.array(ranks.nearer_N),
+        "tied": pa.array(ranks.tied_N),
         # A slash, as it is no score: scores of the name of a column are its mean.
-        "rank/expected": pa.array(shared_texts.expected_ranks(ranks)),
+        "rank/expected": pa.array(ranking.expected_ranks(ranks)),
     }
     for k in ks:
         if k <= items:
-            columns[f"{direction}_recall_at_{k}"] = pa.array(shared_texts.hits(ranks, k))
-    columns[f"{direction}_mrr"] = pa.array(shared_texts.reciprocal_ranks(ranks))
+            columns[f"{direction}_recall_at_{k}"] = pa.array(ranking.hits(ranks, k))
+    columns[f"{direction}_mrr"] = pa.array(ranking.reciprocal_ranks(ranks))
     if matches.max() == 1:
         # With several matches it depends on the ranks of all.
-        columns[f"{direction}_ndcg_at_{NDCG_K}"] = pa.array(shared_texts.ndcg(ranks, NDCG_K))
+        columns[f"{direction}_ndcg_at_{NDCG_K}"] = pa.array(ranking.ndcg(ranks, NDCG_K))
     return pa.table(columns)
 
 

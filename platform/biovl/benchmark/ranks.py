@@ -1,55 +1,77 @@
-"""Ranks of matches where images share texts, or have several, computed in tiles.
+"""Ranks of matches in retrieval, computed in tiles: a whole matrix may not fit in memory.
 
-Equal texts are one target. An image query searches for any of its texts among the distinct texts, a
-text query for any of its images, and the rank is that of the nearest one: the others are neither
-nearer nor tied. If every image has one text and every text one image, the ranks are those of
-``metrics.places``.
+Equal texts are one target, and an image may have several texts. An image query searches for any of
+its texts among the distinct texts, a text query for any of its images, and the rank is that of the
+nearest one: the others are neither nearer nor tied. Metrics are averaged over all orders of tied
+items: a model with equal similarities for all items scores like guessing.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from biovl.benchmark.metrics import TIE, MatchRanks
 from biovl.models.precision import full_precision
 
-# Shapes: N images, M texts, D embedding, q images and i texts of a tile.
+# Shapes: N images, M texts, D embedding, P correct pairs, q images and i texts of a tile.
+
+TIE = 1e-6
+"""Tolerance for ties: float32 similarities of equal vectors differ by less than this, depending on
+the tile."""
 
 _CPU_TILE, _GPU_TILE = 1_024, 8_192
+"""Rows and columns of a tile of similarities. 1,024 fit the caches of a CPU (measured: half the
+time of 4,096); 8,192 take 256 MB on a GPU."""
+
+
+@dataclass(frozen=True)
+class MatchRanks:
+    """Rank of each query's nearest match among all items."""
+
+    nearer_N: np.ndarray
+    """Number of items nearer to the query than its match. int64."""
+
+    tied_N: np.ndarray
+    """Number of other items tied with the match. int64."""
+
+    own_N: np.ndarray
+    """Number of correct items tied as the nearest one, at least 1. int64."""
 
 
 def places(
-    image_ND: np.ndarray,
-    text_MD: np.ndarray,
-    text_of_image_N: np.ndarray,
+    image_ND: np.ndarray | Tensor,
+    text_MD: np.ndarray | Tensor,
+    text_of_image_N: np.ndarray | None = None,
     further_F2: np.ndarray | None = None,
-    *,
-    device: str = "cpu",
 ) -> tuple[MatchRanks, MatchRanks]:
     """Return the ranks of all matches for image-to-text and for text-to-image retrieval.
 
+    Similarities are float32, computed once for both directions, on the device of the images. A
+    query with NaN features has all items before its match.
+
     Args:
-        image_ND: Unit rows without NaN.
+        image_ND: Unit rows.
         text_MD: Unit rows; each is the text of at least one image.
-        text_of_image_N: Row of the text of each image.
+        text_of_image_N: Row of the text of each image; None: row n.
         further_F2: Rows of image and text of every further correct pair; no pair is repeated.
-        device: Device to compute on.
 
     Raises:
         ValueError: If there are no pairs, or a text has no image.
     """
-    images, texts = torch.as_tensor(image_ND), torch.as_tensor(text_MD)
-    images, texts = images.to(device).float(), texts.to(device).float()
+    images = torch.as_tensor(image_ND).float()
+    texts = torch.as_tensor(text_MD).to(images.device).float()
+    own_N = np.arange(len(images)) if text_of_image_N is None else np.asarray(text_of_image_N)
+    first_N2 = np.stack([np.arange(len(images)), own_N], axis=1)
     further_F2 = np.zeros((0, 2), np.int64) if further_F2 is None else further_F2
-    first_N2 = np.stack([np.arange(len(images)), np.asarray(text_of_image_N)], axis=1)
-    pair_P2 = torch.as_tensor(np.concatenate([first_N2, further_F2]), device=device).long()
+    pairs_P2 = np.concatenate([first_N2, further_F2])
+    pair_P2 = torch.as_tensor(pairs_P2, device=images.device).long()
     image_P, text_P = pair_P2[:, 0], pair_P2[:, 1]
     counts_M = torch.bincount(text_P, minlength=len(texts))
     if not len(images) or len(counts_M) > len(texts) or bool((counts_M == 0).any()):
         raise ValueError(f"{len(images)} images do not have the {len(texts)} texts between them")
-    tile = _CPU_TILE if device == "cpu" else _GPU_TILE
+    tile = _CPU_TILE if images.device.type == "cpu" else _GPU_TILE
     with full_precision():
         match_P = torch.cat(
             [
@@ -59,9 +81,10 @@ def places(
         )
         best_N, best_M = _best(match_P, image_P, images), _best(match_P, text_P, texts)
         of_images, of_texts = _counted(images, texts, best_N, best_M, tile)
-    own_N = _own_tied(match_P, image_P, best_N)
-    own_M = _own_tied(match_P, text_P, best_M)
-    return _placed(of_images, len(texts), own_N), _placed(of_texts, len(images), own_M)
+    return (
+        _ranks(of_images, len(texts), _own_tied(match_P, image_P, best_N)),
+        _ranks(of_texts, len(images), _own_tied(match_P, text_P, best_M)),
+    )
 
 
 def _best(match_P: Tensor, item_P: Tensor, items: Tensor) -> Tensor:
@@ -79,7 +102,10 @@ def _own_tied(match_P: Tensor, item_P: Tensor, best: Tensor) -> Tensor:
 def _counted(
     images: Tensor, texts: Tensor, best_N: Tensor, best_M: Tensor, tile: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the numbers of items farther than each match, and of items not nearer, both ways."""
+    """Return the numbers of items farther than each match, and of items not nearer, both ways.
+
+    These are counted, and not nearer items: comparisons with NaN are false, so NaN ranks last.
+    """
     of_images = torch.zeros(2, len(images), dtype=torch.int64, device=images.device)
     of_texts = torch.zeros(2, len(texts), dtype=torch.int64, device=images.device)
     for row in range(0, len(images), tile):
@@ -96,10 +122,10 @@ def _counted(
     return of_images, of_texts
 
 
-def _placed(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
+def _ranks(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
     farther, not_nearer = counted
     tied = (not_nearer - farther - own).clamp(min=0)
-    return MatchRanks((items - not_nearer).cpu(), tied.cpu(), own.cpu())
+    return MatchRanks(*(part.cpu().numpy() for part in (items - not_nearer, tied, own)))
 
 
 def guessed(matches: np.ndarray, items: int) -> MatchRanks:
@@ -109,30 +135,31 @@ def guessed(matches: np.ndarray, items: int) -> MatchRanks:
         matches: Number of correct items of each query.
         items: Number of items.
     """
-    own_N = torch.as_tensor(matches, dtype=torch.int64)
-    return MatchRanks(torch.zeros_like(own_N), items - own_N, own_N)
+    return MatchRanks(np.zeros_like(matches), items - matches, matches)
 
 
 def hits(ranks: MatchRanks, k: int) -> np.ndarray:
     """Return for each query the probability that one of its matches is among the k nearest.
 
-    Ties are broken at random. With one match per query, the mean is ``metrics.recall_at_k``.
-    float64, [N].
+    The mean is recall at k. Ties are broken at random: with one match, t tied and m nearer items,
+    the probability is (k - m) / (t + 1), clamped to [0, 1]. float64, [N].
+
+    Source:
+        Radford et al. 2021, arXiv:2103.00020, section 3, which does not define ties.
     """
-    nearer_N, tied_N, own_N = _numbers(ranks)
-    hit_N: np.ndarray = np.clip((k - nearer_N) / (tied_N + 1), 0, 1)
-    for rows, (nearer, tied, own) in _with_several(nearer_N, tied_N, own_N):
+    hit_N: np.ndarray = np.clip((k - ranks.nearer_N) / (ranks.tied_N + 1), 0, 1)
+    for rows, (nearer, tied, own) in _with_several(ranks):
         hit_N[rows] = first_match(tied, own)[: max(k - nearer, 0)].sum()
     return hit_N
 
 
 def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
     """Return for each query the mean of 1 / rank over all orders of tied items. float64, [N]."""
-    nearer_N, tied_N, own_N = _numbers(ranks)
+    nearer_N, tied_N = ranks.nearer_N, ranks.tied_N
     most = int((nearer_N + tied_N).max()) + 1
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
     mean_N: np.ndarray = (harmonic[nearer_N + tied_N + 1] - harmonic[nearer_N]) / (tied_N + 1)
-    for rows, (nearer, tied, own) in _with_several(nearer_N, tied_N, own_N):
+    for rows, (nearer, tied, own) in _with_several(ranks):
         mean_N[rows] = (first_match(tied, own) / (nearer + 1 + np.arange(tied + 1))).sum()
     return mean_N
 
@@ -145,7 +172,7 @@ def ndcg(ranks: MatchRanks, k: int) -> np.ndarray:
     Source:
         Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418; trec_eval's ``ndcg_cut``.
     """
-    nearer_N, tied_N, _ = _numbers(ranks)
+    nearer_N, tied_N = ranks.nearer_N, ranks.tied_N
     gain = np.zeros(int((nearer_N + tied_N).max()) + 2)
     gain[1 : k + 1] = (1 / np.log2(np.arange(2, k + 2)))[: len(gain) - 1]
     summed = np.cumsum(gain)
@@ -155,8 +182,8 @@ def ndcg(ranks: MatchRanks, k: int) -> np.ndarray:
 
 def expected_ranks(ranks: MatchRanks) -> np.ndarray:
     """Return for each query the mean rank, from 1, over all orders of tied items. float64, [N]."""
-    nearer_N, tied_N, own_N = _numbers(ranks)
-    rank_N: np.ndarray = nearer_N + (tied_N + own_N + 1) / (own_N + 1)
+    own_N = ranks.own_N
+    rank_N: np.ndarray = ranks.nearer_N + (ranks.tied_N + own_N + 1) / (own_N + 1)
     return rank_N
 
 
@@ -176,17 +203,10 @@ def first_match(tied: int, own: int) -> np.ndarray:
     return first
 
 
-def _numbers(ranks: MatchRanks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
-    return nearer_N, tied_N, np.ones_like(tied_N) if ranks.own_N is None else ranks.own_N.numpy()
-
-
-def _with_several(
-    nearer_N: np.ndarray, tied_N: np.ndarray, own_N: np.ndarray
-) -> Iterator[tuple[np.ndarray, tuple[int, int, int]]]:
+def _with_several(ranks: MatchRanks) -> Iterator[tuple[np.ndarray, tuple[int, int, int]]]:
     """Yield the queries of which several matches are tied with others, by equal numbers."""
-    several = np.flatnonzero((own_N > 1) & (tied_N > 0))
-    numbers = np.stack([nearer_N[several], tied_N[several], own_N[several]], axis=1)
+    several = np.flatnonzero((ranks.own_N > 1) & (ranks.tied_N > 0))
+    numbers = np.stack([ranks.nearer_N, ranks.tied_N, ranks.own_N], axis=1)[several]
     distinct, group = np.unique(numbers, axis=0, return_inverse=True)
     for number, (nearer, tied, own) in enumerate(distinct.tolist()):
         yield several[group.reshape(-1) == number], (nearer, tied, own)

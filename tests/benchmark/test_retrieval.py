@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from biovl.benchmark.metrics import MatchRanks, info_nce, median_rank, places, recall_at_k
-from biovl.benchmark.retrieval import evaluate_retrieval
+from biovl.benchmark import ranks
+from biovl.benchmark.ranks import MatchRanks, expected_ranks, hits, places
+from biovl.benchmark.retrieval import evaluate_retrieval, info_nce
 
 
 def unit(rows):
@@ -23,7 +24,7 @@ def random_pairs(count, dim=16, seed=0):
 
 
 def placed(nearer, tied):
-    return MatchRanks(torch.tensor(nearer), torch.tensor(tied))
+    return MatchRanks(np.array(nearer), np.array(tied), np.ones_like(nearer))
 
 
 def test_places_of_three_pairs_worked_out_by_hand() -> None:
@@ -39,12 +40,11 @@ def test_places_of_three_pairs_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("tile", [1, 7, 50, 97, 4_096])
-def test_tiles_do_not_matter(tile: int) -> None:
+def test_tiles_do_not_matter(tile: int, monkeypatch) -> None:
+    monkeypatch.setattr(ranks, "_CPU_TILE", tile)
     image_ND, text_ND = random_pairs(97)
     similarity = image_ND.double() @ text_ND.double().T
-    for found, scores in zip(
-        places(image_ND, text_ND, tile=tile), (similarity, similarity.T), strict=True
-    ):
+    for found, scores in zip(places(image_ND, text_ND), (similarity, similarity.T), strict=True):
         nearer = (scores > scores.diagonal()[:, None]).sum(1)
         assert found.nearer_N.tolist() == nearer.tolist()
         assert not found.tied_N.any()
@@ -52,16 +52,16 @@ def test_tiles_do_not_matter(tile: int) -> None:
 
 def test_a_repeated_caption_is_no_hit_and_shares_its_place() -> None:
     captions = unit([[1, 0], [1, 0], [0, 1]])
-    of_images, _ = places(captions, captions, tile=2)
+    of_images, _ = places(captions, captions)
     assert of_images.nearer_N.tolist() == [0, 0, 0]
     assert of_images.tied_N.tolist() == [1, 1, 0]
-    assert recall_at_k(of_images, 1) == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
-    assert recall_at_k(of_images, 2) == 1
+    assert hits(of_images, 1).mean() == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
+    assert hits(of_images, 2).mean() == 1
 
 
 def test_a_model_to_which_all_is_alike_scores_what_guessing_does() -> None:
     same = unit(torch.ones(40, 96) + 0.1 * torch.arange(96))
-    scores = evaluate_retrieval(same, same, 20.0, tile=7)
+    scores = evaluate_retrieval(same, same, 20.0)
     for k in (1, 5, 10):
         assert scores[f"image_to_text_recall_at_{k}"] == pytest.approx(k / 40)
         assert scores[f"text_to_image_recall_at_{k}"] == scores[f"image_to_text_recall_at_{k}"]
@@ -72,25 +72,25 @@ def test_a_model_to_which_all_is_alike_scores_what_guessing_does() -> None:
 
 def test_recall_counts_matches_among_the_k_nearest() -> None:
     found = placed([0, 1, 4, 9, 2, 0, 0, 0, 0, 0], [0] * 10)
-    assert recall_at_k(found, 1) == pytest.approx(0.6)
-    assert recall_at_k(found, 2) == pytest.approx(0.7)
-    assert recall_at_k(found, 5) == pytest.approx(0.9)
-    assert recall_at_k(found, 10) == 1
+    assert hits(found, 1).mean() == pytest.approx(0.6)
+    assert hits(found, 2).mean() == pytest.approx(0.7)
+    assert hits(found, 5).mean() == pytest.approx(0.9)
+    assert hits(found, 10).mean() == 1
 
 
 def test_of_three_tied_items_two_fit_among_the_three_nearest_after_one() -> None:
-    assert recall_at_k(placed([1, 9, 9, 9], [2, 0, 0, 0]), 3) == pytest.approx(2 / 3 / 4)
+    assert hits(placed([1, 9, 9, 9], [2, 0, 0, 0]), 3).mean() == pytest.approx(2 / 3 / 4)
 
 
 @pytest.mark.parametrize("k", [0, 4])
 def test_more_items_than_there_are_cannot_be_retrieved(k: int) -> None:
     with pytest.raises(ValueError, match=rf"1\.\.3, .*{k}$"):
-        recall_at_k(placed([0, 0, 0], [0, 0, 0]), k)
+        evaluate_retrieval(torch.eye(3), torch.eye(3), 1.0, ks=(1, k))
 
 
 def test_the_median_rank_counts_half_of_the_tied_before_the_match() -> None:
-    assert median_rank(placed([0, 3, 7], [0, 1, 0])) == 4.5
-    assert median_rank(placed([0, 1], [0, 0])) == 1.5
+    assert np.median(expected_ranks(placed([0, 3, 7], [0, 1, 0]))) == 4.5
+    assert np.median(expected_ranks(placed([0, 1], [0, 0]))) == 1.5
 
 
 def test_a_model_of_no_numbers_finds_nothing() -> None:
@@ -146,7 +146,7 @@ def test_a_large_block_is_computed_in_pieces() -> None:
 def test_halves_of_pairs_must_be_as_many() -> None:
     image_ND, text_ND = random_pairs(5)
     with pytest.raises(ValueError, match=r"\(5, .*\(4, "):
-        places(image_ND, text_ND[:4])
+        evaluate_retrieval(image_ND, text_ND[:4], 1.0)
     with pytest.raises(ValueError, match="pairs"):
         info_nce(image_ND[:0], text_ND[:0], 1.0)
 
