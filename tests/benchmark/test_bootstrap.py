@@ -17,7 +17,7 @@ def test_the_ends_are_those_scipy_takes_from_the_same_resamples() -> None:
     values = np.random.default_rng(3).exponential(size=40)
     theirs = scipy.stats.bootstrap((values,), np.mean, n_resamples=1_000, rng=0)
     left_out = np.array([np.delete(values, n).mean() for n in range(40)])
-    ends = bootstrap._bca(values.mean(), theirs.bootstrap_distribution, left_out, np.ones(40), 0.95)
+    ends = bootstrap._bca(values.mean(), theirs.bootstrap_distribution, left_out, np.ones(40))
     assert ends == pytest.approx(tuple(theirs.confidence_interval), rel=1e-12)
 
 

@@ -8,7 +8,6 @@ from sklearn.metrics import accuracy_score
 
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.stored_images import ImageFiles
-from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.benchmark.tasks.vqa import Config, VQAAnswers, build
 from biovl.benchmark.vqa_files import PUBLIC
 from biovl.core.errors import ArtifactError, ConfigError
@@ -152,16 +151,3 @@ def test_a_set_without_test_questions_is_refused():
 def test_a_folder_of_questions_is_all_the_task_needs(tmp_path):
     folder = write_vqa_rad(tmp_path / "rad", images=4)
     assert build(Config(data=str(folder))).data().name == "VQA-RAD"
-
-
-def test_vectors_alone_are_refused():
-    embedded = EmbeddedBenchmark(
-        image_ND=np.zeros((1, 2)),
-        unreadable={},
-        text=lambda texts: np.zeros((len(texts), 2)),
-        logit_scale=1.0,
-        model="some model",
-        has_text=True,
-    )
-    with pytest.raises(ConfigError, match=r"some model.*benchmark/vqa_job\.py"):
-        build(Config(data="x")).evaluate(questions(ROWS), embedded)

@@ -21,6 +21,7 @@ RESAMPLES = 1_000
 """Default number of resamples, from BIOMEDICA (arXiv:2501.07171), section 16.3."""
 
 CONFIDENCE = 0.95
+"""Confidence level of all intervals."""
 
 _JACKKNIFE = 1_000
 """Maximum number of groups of the jackknife. The acceleration from groups equals that from single
@@ -46,15 +47,12 @@ class IntervalEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreDifference:
-    """Difference of a metric between two models on the same examples."""
+class ScoreDifference(IntervalEstimate):
+    """Difference of a metric between two models on the same examples.
 
-    value: float
-    """Difference on all examples; positive if the first model is better."""
-    low: float
-    """Lower bound of the confidence interval."""
-    high: float
-    """Upper bound of the confidence interval."""
+    It is positive if the first model is better.
+    """
+
     p: float
     """Two-sided p-value. Of a mean, that of the sign-flip permutation test: exact for up to 10
     examples in which the models differ, else at least 1 / (resamples + 1). Of other metrics, twice
@@ -86,7 +84,6 @@ def estimate(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    confidence: float = CONFIDENCE,
 ) -> IntervalEstimate:
     """Return a metric with its bias-corrected and accelerated interval (BCa, SciPy's default).
 
@@ -99,7 +96,6 @@ def estimate(
         statistic: The metric; by default the mean.
         resamples: Number of resamples of N examples.
         seed: Seed of the resamples; with equal seeds, the same examples are drawn.
-        confidence: Confidence level, in (0, 1).
 
     Raises:
         ValueError: If there are no examples, or the metric is undefined for them.
@@ -107,11 +103,7 @@ def estimate(
     Source:
         Efron and Tibshirani 1993, An Introduction to the Bootstrap, section 14.3.
     """
-    drawn_K, count_K = _distinct(values)
-    value, scores = _resampled(drawn_K, count_K, statistic, resamples, seed)
-    left_out_J, size_J = _jackknife(drawn_K, count_K, statistic, seed)
-    low, high = _bca(value, scores, left_out_J, size_J, confidence)
-    return IntervalEstimate(value=value, low=low, high=high)
+    return _interval(values, statistic, resamples, seed)[0]
 
 
 def paired_difference(
@@ -121,7 +113,6 @@ def paired_difference(
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    confidence: float = CONFIDENCE,
 ) -> ScoreDifference:
     """Return the difference ``ours`` - ``theirs``, with both models on the same resamples.
 
@@ -134,7 +125,6 @@ def paired_difference(
         statistic: The metric.
         resamples: As in ``estimate``.
         seed: As in ``estimate``.
-        confidence: As in ``estimate``.
 
     Raises:
         ValueError: If the shapes differ, or the metric is undefined.
@@ -150,17 +140,24 @@ def paired_difference(
         return statistic(one, weights_RK) - statistic(other, weights_RK)
 
     both = np.concatenate([ours.reshape(-1, columns), theirs.reshape(-1, columns)], axis=1)
-    drawn_K, count_K = _distinct(both)
-    value, scores = _resampled(drawn_K, count_K, ahead, resamples, seed)
-    left_out_J, size_J = _jackknife(drawn_K, count_K, ahead, seed)
-    low, high = _bca(value, scores, left_out_J, size_J, confidence)
+    found, scores = _interval(both, ahead, resamples, seed)
     if statistic is mean:
         p = _sign_flips(ours.astype(np.float64) - theirs, resamples, seed)
     else:
         rarer = min((scores <= 0).sum(), (scores >= 0).sum())
         differing = int((both[:, :columns] != both[:, columns:]).any(1).sum())
         p = max(2 * (1 + float(rarer)) / (1 + len(scores)), 2.0 ** (1 - differing))
-    return ScoreDifference(value=value, low=low, high=high, p=min(1.0, p))
+    return ScoreDifference(value=found.value, low=found.low, high=found.high, p=min(1.0, p))
+
+
+def _interval(
+    values: np.ndarray, statistic: Statistic, resamples: int, seed: int
+) -> tuple[IntervalEstimate, np.ndarray]:
+    """Return a metric with its interval, and its values on the resamples."""
+    drawn_K, count_K = _distinct(values)
+    value, scores = _resampled(drawn_K, count_K, statistic, resamples, seed)
+    low, high = _bca(value, scores, *_jackknife(drawn_K, count_K, statistic, seed))
+    return IntervalEstimate(value=value, low=low, high=high), scores
 
 
 def _sign_flips(difference_N: np.ndarray, resamples: int, seed: int) -> float:
@@ -264,11 +261,7 @@ def _jackknife(
 
 
 def _bca(
-    value: float,
-    scores: np.ndarray,
-    left_out_J: np.ndarray,
-    size_J: np.ndarray,
-    confidence: float,
+    value: float, scores: np.ndarray, left_out_J: np.ndarray, size_J: np.ndarray
 ) -> tuple[float, float]:
     """Return the bounds of the BCa interval.
 
@@ -277,9 +270,8 @@ def _bca(
         scores: Metric on each resample.
         left_out_J: Metric with a group of examples left out.
         size_J: Multiplicity of each of these.
-        confidence: Confidence level.
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     below = ((scores < value).mean() + (scores <= value).mean()) / 2
     # If all resamples are on one side, count half a resample on the other: the correction stays
     # finite.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from biovl.benchmark import bootstrap
-from biovl.benchmark.bootstrap import IntervalEstimate
+from biovl.benchmark.bootstrap import Statistic
 from biovl.benchmark.ranks import TIE
 
 # Shapes: N images, C classes, K answers that differ, R resamples.
@@ -56,6 +56,14 @@ def macro_f1(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     f1_RC = 2 * right_RC / np.maximum(either_RC, 1)
     mean_R: np.ndarray = f1_RC.sum(1) / np.maximum((either_RC > 0).sum(1), 1)
     return mean_R
+
+
+MEASURES: Mapping[str, Statistic] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+    "macro_f1": macro_f1,
+}
+"""Metrics of predictions by name."""
 
 
 def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
@@ -116,45 +124,6 @@ def mean_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     areas_SR = [auroc(scored_K[:, [0, s]], weights_RK) for s in range(1, scored_K.shape[1])]
     mean_R: np.ndarray = np.mean(areas_SR, axis=0)
     return mean_R
-
-
-def estimates(
-    labels_N: np.ndarray,
-    predicted_N: np.ndarray,
-    *,
-    resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
-) -> Mapping[str, IntervalEstimate]:
-    """Return accuracy, balanced_accuracy and macro_f1 of predictions, with their intervals."""
-    given_N2 = answers(labels_N, predicted_N)
-    measures = {
-        "accuracy": accuracy,
-        "balanced_accuracy": balanced_accuracy,
-        "macro_f1": macro_f1,
-    }
-    return {
-        name: bootstrap.estimate(given_N2, measure, resamples=resamples, seed=seed)
-        for name, measure in measures.items()
-    }
-
-
-def auroc_estimate(
-    labels_N: np.ndarray,
-    scores_N: np.ndarray,
-    *,
-    resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
-) -> IntervalEstimate:
-    """Return the AUROC of two classes with its interval.
-
-    Raises:
-        ValueError: If the labels are not both 0 and 1.
-    """
-    labels = set(np.unique(labels_N).tolist())
-    if labels != {0, 1}:
-        raise ValueError(f"an AUROC needs images of classes 0 and 1, got {sorted(labels)}")
-    scored_N2 = np.stack([labels_N, scores_N], axis=1).astype(np.float64)
-    return bootstrap.estimate(scored_N2, auroc, resamples=resamples, seed=seed)
 
 
 def confusion(labels_N: np.ndarray, predicted_N: np.ndarray, classes: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, Field
 
-from biovl.benchmark import bootstrap, classification
+from biovl.benchmark import classification
 from biovl.benchmark import data as opening
 from biovl.benchmark.bootstrap import Statistic
 from biovl.benchmark.datasets import SPLITS, LabelledImages
@@ -22,12 +22,6 @@ from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
 # Shapes: N images, E readable images of test, C classes, D features, S seeds.
-
-_MEASURES: Mapping[str, Statistic] = {
-    "accuracy": classification.accuracy,
-    "balanced_accuracy": classification.balanced_accuracy,
-    "macro_f1": classification.macro_f1,
-}
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -182,7 +176,8 @@ def _scores(
     predicted_ES = np.stack([share_EC.argmax(1) for share_EC in share_SEC], axis=1)
     answers = np.concatenate([label_E[:, None], predicted_ES], axis=1)
     metrics = [
-        _score(name + part, answers, measure, resamples) for name, measure in _MEASURES.items()
+        _score(name + part, answers, measure, resamples)
+        for name, measure in classification.MEASURES.items()
     ]
     if share_SEC[0].shape[1] == 2 and len(np.unique(label_E)) == 2:
         positive_ES = np.stack([share_EC[:, 1] for share_EC in share_SEC], axis=1)
@@ -199,12 +194,11 @@ def _score(name: str, answers: np.ndarray, measure: Statistic, resamples: int) -
         mean_R: np.ndarray = np.mean(each, axis=0)
         return mean_R
 
-    estimate = bootstrap.estimate(answers, of_seeds, resamples=resamples)
     seeds = answers.shape[1] - 1
     once = np.ones((1, len(answers)))
     each = [float(measure(answers[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
     note = f"{seeds} seeds, deviation {np.std(each, ddof=1):.4f}" if seeds > 1 else ""
-    return Score.of(name, estimate, len(answers), note)
+    return Score.estimated(name, answers, of_seeds, resamples=resamples, note=note)
 
 
 def _with_predictions(

@@ -182,6 +182,7 @@ def scores_without(
         if pa.types.is_floating(unleaked.schema.field(name).type) and "/" not in name:
             values = unleaked[name].drop_null().to_numpy()
             if len(values):
-                known = bootstrap.estimate(values, resamples=resamples, seed=seed)
-                scores.append(Score.of(name, known, len(values), UNLEAKED))
+                scores.append(
+                    Score.estimated(name, values, resamples=resamples, seed=seed, note=UNLEAKED)
+                )
     return scores

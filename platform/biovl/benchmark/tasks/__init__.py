@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark.bootstrap import IntervalEstimate
+from biovl.benchmark import bootstrap
+from biovl.benchmark.bootstrap import Statistic
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs, Questions
 from biovl.core.plugins import Plugin
 from biovl.core.workers import Precision
@@ -69,11 +70,19 @@ class Score:
     """Remark for the report."""
 
     @classmethod
-    def of(cls, name: str, known: IntervalEstimate, count: int, note: str = "") -> "Score":
-        """Return an estimate of ``bootstrap`` as the score of ``count`` examples."""
-        return cls(
-            name=name, value=known.value, low=known.low, high=known.high, count=count, note=note
-        )
+    def estimated(
+        cls,
+        name: str,
+        values: np.ndarray,
+        statistic: Statistic = bootstrap.mean,
+        *,
+        resamples: int,
+        seed: int = 0,
+        note: str = "",
+    ) -> "Score":
+        """Return a metric of examples with its interval; arguments as of ``bootstrap.estimate``."""
+        found = bootstrap.estimate(values, statistic, resamples=resamples, seed=seed)
+        return cls(name=name, **vars(found), count=len(values), note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +113,10 @@ class Task(Protocol):
         ...
 
     def evaluate(self, data: Any, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Return a model's results, from its embeddings of the dataset that ``data()`` returns."""
+        """Return a model's results, from its embeddings of the dataset that ``data()`` returns.
+
+        A task that ``TrainsFirst`` has ``evaluate_learnt`` instead.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ Source:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -106,11 +107,16 @@ class ClosedVqa:
         for group in sorted(groups - {""}) if len(groups) > 1 else ():
             values[f"accuracy/{group}"] = values["accuracy"]
             counted[f"accuracy/{group}"] = is_answered & (np.array(data.groups) == group)
+        estimated = partial(Score.estimated, resamples=self.config.resamples, seed=self.config.seed)
         scores = [
-            self._score(name, values[name][counted[name]]) for name in values if counted[name].any()
+            estimated(name, values[name][counted[name]]) for name in values if counted[name].any()
         ]
-        of_tasks = self._mean_of_tasks(values["accuracy"], np.array(data.groups), is_answered)
-        scores[1:1] = [] if of_tasks is None else [of_tasks]
+        names, number_E = np.unique(np.array(data.groups)[is_answered], return_inverse=True)
+        if len(names) > 1:
+            answers_K2 = np.stack([number_E, values["accuracy"][is_answered]], axis=1)
+            note = f"{len(names)} tasks"
+            of_tasks = estimated("accuracy_mean_of_tasks", answers_K2, mean_of_tasks, note=note)
+            scores.insert(1, of_tasks)
         unreadable = int((~is_answered).sum())
         left_out = {**data.left_out, **({UNREADABLE: unreadable} if unreadable else {})}
         table = _predictions(data, chosen_VE)
@@ -127,25 +133,6 @@ class ClosedVqa:
                 "wordings": len(right_VE),
             },
         )
-
-    def _mean_of_tasks(
-        self, right_E: np.ndarray, task_E: np.ndarray, asked_E: np.ndarray
-    ) -> Score | None:
-        """Return the unweighted mean of the tasks' accuracies; None if there is only one task."""
-        names, number_E = np.unique(task_E[asked_E], return_inverse=True)
-        if len(names) < 2:
-            return None
-        answers_K2 = np.stack([number_E.astype(np.float64), right_E[asked_E]], axis=1)
-        estimate = bootstrap.estimate(
-            answers_K2, mean_of_tasks, resamples=self.config.resamples, seed=self.config.seed
-        )
-        return Score.of("accuracy_mean_of_tasks", estimate, len(answers_K2), f"{len(names)} tasks")
-
-    def _score(self, name: str, values: np.ndarray) -> Score:
-        estimate = bootstrap.estimate(
-            values, resamples=self.config.resamples, seed=self.config.seed
-        )
-        return Score.of(name, estimate, len(values))
 
 
 def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:

@@ -22,7 +22,6 @@ from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import Draw, DrawResult
 from biovl.benchmark.fine_tuning import TuningConfig
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, TaskOutcome
-from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
 # Shapes: E readable images of test, C classes.
@@ -84,17 +83,6 @@ class FineTune:
             ArtifactError: If the split train or test has no images.
         """
         return few_shot.labelled(self.config.data, "fine-tuning")
-
-    def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Raise an error: this task needs training and cannot be evaluated on embeddings.
-
-        Raises:
-            ConfigError: Always.
-        """
-        raise ConfigError(
-            f"fine_tune trains the image tower of {embedded.model}, and cannot score embeddings: "
-            "benchmark/fine_tune_job.py trains it first"
-        )
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
         """Train the tower on every draw, and store its test logits in ``run.place``."""

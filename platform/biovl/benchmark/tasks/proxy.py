@@ -28,6 +28,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from biovl.benchmark import agreement, bootstrap, encoders, labellers, proxy_data, proxy_pool
 from biovl.benchmark import data as opening
 from biovl.benchmark.agreement_plot import agreement_plot
+from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.chexpert_findings import FINDINGS
 from biovl.benchmark.datasets import Images, Pairs
 from biovl.benchmark.embedding import Texts
@@ -175,12 +176,7 @@ class Proxy:
         )
         if not len(found.row_C):
             raise ArtifactError(f"none of the {len(public.ids)} public images is readable")
-        nearest = proxy_pool.Candidates(
-            row_C=found.row_C,
-            seed_C=readable_S[found.seed_C],
-            similarity_C=found.similarity_C,
-            readable=found.readable,
-        )
+        nearest = replace(found, seed_C=readable_S[found.seed_C])
         own_C = public.text_of_image[found.row_C]
         distinct_M, text_C = np.unique(own_C, return_inverse=True)
         text_MD = run.embed(model, Texts(tuple(public.texts[row] for row in distinct_M)))
@@ -302,16 +298,20 @@ class Proxy:
         columns_of |= {f"/{self.config.findings[at]}": np.array([at]) for at in columns_of[""]}
         for part, columns in columns_of.items():
             own_G3 = counts_G3L[:, np.concatenate([columns + n * findings for n in range(3)])]
-            note = f"{int(has_PL[:, columns].sum())} positive"
-            for name, measure in agreement.METRICS.items():
-                known = bootstrap.estimate(
+            found = {
+                name + part: bootstrap.estimate(
                     own_G3, measure, resamples=self.config.resamples, seed=self.config.seed
                 )
-                ends = (known.value, known.low, known.high)
-                scores.append(_score(name + part, ends, len(has_PL), note))
+                for name, measure in agreement.METRICS.items()
+            }
             for name, level_L in chance.items():
                 level = float(level_L[columns].mean())
-                scores.append(_score(f"chance_{name}{part}", (level,) * 3, len(has_PL), note))
+                found[f"chance_{name}{part}"] = IntervalEstimate(value=level, low=level, high=level)
+            note = f"{int(has_PL[:, columns].sum())} positive"
+            scores += [
+                Score(name=name, **vars(known), count=len(has_PL), note=note)
+                for name, known in found.items()
+            ]
         return tuple(scores)
 
     def _predictions(
@@ -343,11 +343,6 @@ class Proxy:
                 right = pa.array(predicted_PL[:, at].astype(np.float64), mask=~has_PL[:, at])
                 columns[f"recall/{name}"] = right
         return pa.table(columns)
-
-
-def _score(name: str, ends: tuple[float, ...], count: int, note: str) -> Score:
-    value, low, high = ends
-    return Score(name=name, value=value, low=low, high=high, count=count, note=note)
 
 
 def _selector(name: str, models: Mapping[str, ModelDescription]) -> ModelDescription:

@@ -14,6 +14,7 @@ Source:
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -226,22 +227,15 @@ def _queries(
 def _scores(
     tables: Sequence[pa.Table], rows: Sequence[np.ndarray] | None, config: Config, part: str = ""
 ) -> Iterator[Score]:
+    estimated = partial(Score.estimated, resamples=config.resamples, seed=config.seed)
     for number, (direction, table) in enumerate(zip(DIRECTIONS, tables, strict=True)):
         some = table if rows is None else table.take(rows[number])
         if not len(some):
             continue
         for name in some.column_names[4:]:
-            estimate = bootstrap.estimate(
-                some[name].to_numpy(), resamples=config.resamples, seed=config.seed
-            )
-            yield Score.of(name + part, estimate, len(some))
-        estimate = bootstrap.estimate(
-            some["rank/expected"].to_numpy(),
-            bootstrap.median,
-            resamples=config.resamples,
-            seed=config.seed,
-        )
-        yield Score.of(f"{direction}_median_rank{part}", estimate, len(some))
+            yield estimated(name + part, some[name].to_numpy())
+        name, rank_N = f"{direction}_median_rank{part}", some["rank/expected"].to_numpy()
+        yield estimated(name, rank_N, bootstrap.median)
 
 
 def _broken_down(

@@ -111,17 +111,6 @@ class Vqa:
             raise ArtifactError(f"{where} has no questions: it holds {type(questions).__name__}")
         return questions
 
-    def evaluate(self, data: Questions, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Raise an error: this task needs training and cannot be evaluated on embeddings.
-
-        Raises:
-            ConfigError: Always.
-        """
-        raise ConfigError(
-            f"vqa trains a module between the towers of {embedded.model}, and cannot score "
-            "embeddings: benchmark/vqa_job.py trains it first"
-        )
-
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
         """Train the fusion module, and store its answers to the questions of val and test."""
         # Imported here: it imports this task.
@@ -179,10 +168,10 @@ class Vqa:
         return TaskOutcome(scores=tuple(scores), predictions=tested, notes=notes)
 
     def _score(self, table: pa.Table, name: str) -> Score:
-        values = table[name].drop_null().to_numpy()
-        settings = self.config
-        estimate = bootstrap.estimate(values, resamples=settings.resamples, seed=settings.seed)
-        return Score.of(name, estimate, len(values), _SCORES[name])
+        values, config = table[name].drop_null().to_numpy(), self.config
+        return Score.estimated(
+            name, values, resamples=config.resamples, seed=config.seed, note=_SCORES[name]
+        )
 
 
 _SCORES = {

@@ -12,13 +12,14 @@ Source:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from biovl.benchmark import bootstrap, class_names, classification, classification_plots, selection
 from biovl.benchmark import data as opening
-from biovl.benchmark.bootstrap import IntervalEstimate
+from biovl.benchmark.bootstrap import Statistic
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import PROMPTS, TEMPLATES, fill_template, spellings_of
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
@@ -131,11 +132,14 @@ class ZeroShot:
         rng = np.random.default_rng(self.config.seed)
         predicted_N[is_read_N] = classification.nearest_class(similarity_NC[is_read_N], rng)
         label_n, predicted_n = data.labels[is_read_N], predicted_N[is_read_N]
-        options = {"resamples": self.config.resamples, "seed": self.config.seed}
-        estimates = dict(classification.estimates(label_n, predicted_n, **options))
-        area = _area(label_n, similarity_NC[is_read_N], probability_NC[is_read_N], options)
-        if area is not None:
-            estimates["auroc"] = area
+        estimated = partial(Score.estimated, resamples=self.config.resamples, seed=self.config.seed)
+        answers = classification.answers(label_n, predicted_n)
+        scores = [
+            estimated(name, answers, measure) for name, measure in classification.MEASURES.items()
+        ]
+        if len(np.unique(label_n)) > 1:
+            scored = _scored(label_n, similarity_NC[is_read_N], probability_NC[is_read_N])
+            scores.append(estimated("auroc", *scored))
         right_N = predicted_N == data.labels
         predictions = pa.table(
             {
@@ -159,7 +163,7 @@ class ZeroShot:
             title=f"{data.name}, {embedded.model}",
         )
         return TaskOutcome(
-            scores=tuple(Score.of(name, one, len(label_n)) for name, one in estimates.items()),
+            scores=tuple(scores),
             predictions=predictions,
             plots={"confusion": plot},
             notes={
@@ -195,21 +199,14 @@ def softmax(logit_NC: np.ndarray) -> np.ndarray:
     return probability_NC
 
 
-def _area(
-    label_n: np.ndarray,
-    similarity_nC: np.ndarray,
-    probability_nC: np.ndarray,
-    options: dict[str, int],
-) -> IntervalEstimate | None:
-    """Return the AUROC; None if fewer than two classes have images."""
-    present = np.unique(label_n)
-    if len(present) < 2:
-        return None
+def _scored(
+    label_n: np.ndarray, similarity_nC: np.ndarray, probability_nC: np.ndarray
+) -> tuple[np.ndarray, Statistic]:
+    """Return labels with scores, and the AUROC that is computed from them."""
     if similarity_nC.shape[1] == 2:
         score_n = similarity_nC[:, 1] - similarity_nC[:, 0]
-        return classification.auroc_estimate(label_n, score_n, **options)
-    scored_n = np.concatenate([label_n[:, None], probability_nC], axis=1)
-    return bootstrap.estimate(scored_n, classification.macro_auroc, **options)
+        return np.stack([label_n, score_n], axis=1), classification.auroc
+    return np.concatenate([label_n[:, None], probability_nC], axis=1), classification.macro_auroc
 
 
 def _lists(values_NC: np.ndarray, is_read_N: np.ndarray) -> pa.Array:
