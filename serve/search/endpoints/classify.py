@@ -13,7 +13,6 @@ from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
-from serve.search.description_cache import DescriptionCache
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
 from serve.search.preparing import prepare_images

@@ -10,7 +10,6 @@ from serve.http.exchanges import exchange_in
 from serve.http.problems import Problem, shortened
 from serve.search.answers import figure_json, json_answer, refusals
 from serve.search.context import Context
-from serve.search.description_cache import DescriptionCache
 from serve.search.engine import FigureMetadata, Size, unknown_figure
 from serve.search.messages import Answer, FigureAbout
 from serve.search.queries import MAX_ID_CHARS

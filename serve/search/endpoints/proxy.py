@@ -16,7 +16,6 @@ from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
-from serve.search.description_cache import DescriptionCache
 from serve.search.messages import ProxyAnswer, ProxyRequest
 from serve.search.queries import QueryParts, check_filter, check_k, check_text, find, invalid
 from serve.search.uploads import image_of

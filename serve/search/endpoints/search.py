@@ -17,7 +17,6 @@ from serve.search.answers import NO_STORE, SCORE_DIGITS, hits_json, json_answer,
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.cursors import hash_of, stale_cursor
-from serve.search.description_cache import DescriptionCache
 from serve.search.messages import Message, SearchAnswer, SearchRequest
 from serve.search.queries import (
     MAX_ID_CHARS,
