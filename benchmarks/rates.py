@@ -26,6 +26,7 @@ from biovl.assemble.config import AssembleConfig
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, read_manifest
 from biovl.core.harvests import HarvestPart, open_harvests
+from biovl.core.shards import shard_names
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest, job_of, plan_units, read_unit
 from biovl.images.decode import decode_rgb
@@ -163,14 +164,14 @@ def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
         config = configs.build(AssembleConfig, {**values, "out": f"{out}{next(numbers)}"})
         asked = rules.make_rules(config.rules)
         Draft.begin(config.out, "corpus", {}, [])
-        for number, part in enumerate(parts):
-            steps.join_columns(config, part, number)
+        for number in range(len(parts)):
+            steps.join_columns(config, parts, number)
         steps.decide(config, asked, len(parts), [])
-        for number, part in enumerate(parts):
-            steps.encode(config, part, number)
-        for split, count in steps.plan(config, len(parts)).items():
-            for number in range(count):
-                steps.shard(config, split, number)
+        for number in range(len(parts)):
+            steps.encode(config, parts, number)
+        names = shard_names(steps.plan(config, len(parts)))
+        for number in range(len(names)):
+            steps.shard(config, names, number)
 
     seconds = least(work)
     shards = [f for f in Path(f"{out}0").rglob("*.tar") if ".draft" not in f.parts]

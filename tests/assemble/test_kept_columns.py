@@ -20,6 +20,7 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import HarvestPart
 from biovl.core.plugins import Plugin, make
+from biovl.core.shards import shard_names
 from biovl.harvest import job as harvest_job
 from biovl.harvest.config import HarvestConfig
 from biovl.index import metadata
@@ -76,14 +77,14 @@ def assemble(
         **settings,
     }
     config = configs.build(AssembleConfig, settings)
-    part = HarvestPart(str(figures), "figures/part-000000-000.parquet", tuple(columns), (), ())
-    steps.join_columns(config, part, 0)
+    parts = [HarvestPart(str(figures), "figures/part-000000-000.parquet", tuple(columns), (), ())]
+    steps.join_columns(config, parts, 0)
     steps.decide(config, row_rules, 1, [])
-    steps.encode(config, part, 0)
+    steps.encode(config, parts, 0)
     shards_of = steps.plan(config, 1)
-    for split, count in shards_of.items():
-        for number in range(count):
-            steps.shard(config, split, number)
+    names = shard_names(shards_of)
+    for number in range(len(names)):
+        steps.shard(config, names, number)
     pq.write_table(pa.concat_tables(steps.index(config, 1, shards_of)), out / "index.parquet")
     pq.write_table(pa.concat_tables(steps.dropped_figures(config, 1)), out / "dropped.parquet")
     splits = pq.read_table(out / "index.parquet")["split"].to_pylist()

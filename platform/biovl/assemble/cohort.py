@@ -49,22 +49,12 @@ def steps(stats: Mapping[str, Any]) -> list[CohortStage]:
     ]
     # Drops exclude defective figures only if the rule for defects dropped all of them.
     by_defect = rules.usable_image().name
+    title, count = "Published figure images", figures["seen"]
     if dropped.get(by_defect, 0) == figures["defective"]:
         dropped.pop(by_defect, None)
-        result += [
-            CohortStage(
-                "Published figure images", figures["seen"], "not usable", figures["defects"]
-            ),
-            CohortStage(
-                "Usable figure images", figures["usable"], "left out of the corpus", dropped
-            ),
-        ]
-    else:
-        result += [
-            CohortStage(
-                "Published figure images", figures["seen"], "left out of the corpus", dropped
-            )
-        ]
+        result += [CohortStage(title, count, "not usable", figures["defects"])]
+        title, count = "Usable figure images", figures["usable"]
+    result += [CohortStage(title, count, "left out of the corpus", dropped)]
     of = _from_articles(corpus["articles"])
     return [*result, CohortStage("Pairs in the corpus", corpus["images"], note=of)]
 
@@ -73,7 +63,7 @@ def cohort(stats: Mapping[str, Any]) -> bytes:
     """Return the cohort diagram as PNG."""
     boxes = steps(stats)
     lines = [_reason_lines(step) for step in boxes]
-    sides_in = [_side_height_in(found) for found in lines]
+    sides_in = [0.5 + _LINE_IN * len(found) if found else 0 for found in lines]
     gaps_in = [max(_GAP_IN, side + 0.24 if side else 0) for side in sides_in]
     height_in = 2 * _MARGIN_IN + _BOX_IN * (len(boxes) + 1) + sum(gaps_in[:-1]) + 2 * _GAP_IN
     drawn = figure(_WIDTH_IN, height_in)
@@ -115,10 +105,6 @@ def _reason_lines(step: CohortStage) -> list[tuple[str, str]]:
         lines += [(f"{count:,}", wrapped[0] if wrapped else "(no reason)")]
         lines += [("", text) for text in wrapped[1:]]
     return lines
-
-
-def _side_height_in(lines: list[tuple[str, str]]) -> float:
-    return 0.5 + _LINE_IN * len(lines) if lines else 0
 
 
 def _side(

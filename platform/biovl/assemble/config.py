@@ -55,6 +55,11 @@ _OTHER_TOPICS = (
 """The other concepts of the taxonomy."""
 
 
+TextChoice = Literal[
+    "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
     """Size and format of the images in the shards."""
@@ -188,9 +193,7 @@ class AssembleConfig:
     reports of ``leaks``, as cosine similarity. None: do not compare embeddings. A good threshold
     depends on the model: small models give high similarities to many different images."""
 
-    text: Literal[
-        "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
-    ] = "caption"
+    text: TextChoice = "caption"
     """Text of a pair: ``caption``; ``caption+mentions``, the caption and the paragraphs that cite
     the figure; or a column of this name written by annotate (in ``columns``). Columns that are not
     selected are stored next to the text."""

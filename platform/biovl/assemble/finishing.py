@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from biovl.assemble import balance, card, plots
 from biovl.assemble import pairs as pairing
+from biovl.assemble.config import TextChoice
 from biovl.assemble.tally import PairTally, merge, tally
 from biovl.core.artifacts import Folder, Manifest, to_json
 
@@ -30,7 +31,7 @@ class IndexedPairs:
 
 
 def write_index(
-    folder: Folder, tables: Iterable[pa.Table], labels: Iterable[str], text: pairing.TextChoice
+    folder: Folder, tables: Iterable[pa.Table], labels: Iterable[str], text: TextChoice
 ) -> IndexedPairs:
     """Write the index of a corpus, and count its pairs.
 

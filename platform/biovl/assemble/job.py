@@ -21,16 +21,10 @@ from biovl.assemble import balance, finishing, rules, statistics, steps, warn
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.core import records
-from biovl.core.artifacts import (
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    read_manifest,
-)
+from biovl.core.artifacts import Folder, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
-from biovl.core.shards import corpus_files, shard_name
+from biovl.core.shards import corpus_files, shard_names
 from biovl.core.tables import open_part, read_table
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable
@@ -91,18 +85,16 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
     with job.begin() as draft:
         with connect_ray():
             stages = Stages(draft, report)
-            stages.run("looking at part", len(parts), _look, (config, parts))
+            stages.run("looking at part", len(parts), steps.join_columns, (config, parts))
             decided = draft.once(
                 "decided", lambda: steps.decide(config, row_rules, len(parts), labels)
             )
-            stages.run("encoding part", len(parts), _encode, (config, parts))
+            stages.run("encoding part", len(parts), steps.encode, (config, parts))
             shards_of: dict[str, int] = draft.once(
                 "planned", lambda: steps.plan(config, len(parts))
             )
-            shards = [
-                (split, number) for split, count in shards_of.items() for number in range(count)
-            ]
-            written = stages.run("writing shard", len(shards), _shard, (config, shards))
+            names = shard_names(shards_of)
+            written = stages.run("writing shard", len(names), steps.shard, (config, names))
         index = steps.index(config, len(parts), shards_of)
         indexed = finishing.write_index(draft.folder, index, labels, config.text)
         left_out = steps.dropped_figures(config, len(parts))
@@ -137,7 +129,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
                 **({"not_applied": stats["not_applied"]} if stats["not_applied"] else {}),
                 **({"labels": concepts} if concepts else {}),
             },
-            files=corpus_files(draft.folder, [shard_name(*shard) for shard in shards], written),
+            files=corpus_files(draft.folder, names, written),
             notes={
                 "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
                 "image": "as published; what training readers do not know or show wrongly "
@@ -154,22 +146,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _warnings(sources: Sequence[Harvest]) -> list[str]:
     """Return the warnings in the manifests of the harvests."""
-    found: dict[str, None] = {}
-    for harvest in sources:
-        found.update(dict.fromkeys(harvest.manifest.warnings))
-    return list(found)
-
-
-def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
-    steps.join_columns(config, parts[number], number)
-
-
-def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
-    steps.encode(config, parts[number], number)
-
-
-def _shard(config: AssembleConfig, shards: list[tuple[str, int]], number: int) -> dict[str, int]:
-    return steps.shard(config, *shards[number])
+    return list(dict.fromkeys(text for one in sources for text in one.manifest.warnings))
 
 
 def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:

@@ -3,21 +3,19 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.articles.captions import readable
+from biovl.assemble.config import TextChoice
 from biovl.core import records
 from biovl.core.records import Article, Figure, Span
 from biovl.core.shards import embedding_kind, pack_embedding
 from biovl.models.clip_tokens import clip_token_counts
 
-TextChoice = Literal[
-    "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
-]
 LONG_TEXTS = ("context_caption", "expanded_caption", "long_caption")
 """Columns of generated captions. Existing ones are also stored in a pair's record, for pretrain to
 choose from."""

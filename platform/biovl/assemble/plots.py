@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -166,9 +167,7 @@ def image_sizes(stats: Mapping[str, Any]) -> bytes:
 def figures_per_article(stats: Mapping[str, Any]) -> bytes:
     """Plot articles by the number of their images in the corpus."""
     found = {int(value): count for value, count in stats["figures_per_article"]["articles"].items()}
-    drawn = plot_figure(8, 4.2)
-    axes = drawn.subplots()
-    axes.set_title("Images of an article in the corpus")
+    drawn, axes = _titled(8, 4.2, "Images of an article in the corpus")
     if not found:
         draw_empty(axes, "no articles")
         return png(drawn)
@@ -205,9 +204,7 @@ def licenses(stats: Mapping[str, Any]) -> bytes:
         (row["license"] or "none stated", row["images"], GROUP_COLOURS[row["license_group"]])
         for row in stats["licenses"]
     ]
-    drawn = plot_figure(9, bars_height_in(len(rows)) + 0.3)
-    axes = drawn.subplots()
-    axes.set_title("Licences")
+    drawn, axes = _titled(9, bars_height_in(len(rows)) + 0.3, "Licences")
     if not rows:
         draw_empty(axes, "no images")
         return png(drawn)
@@ -222,9 +219,7 @@ def licenses(stats: Mapping[str, Any]) -> bytes:
 def years(stats: Mapping[str, Any]) -> bytes:
     """Plot images by year; images without a year or before the axis are counted in the title."""
     dated = {int(row["year"]): row["images"] for row in stats["years"] if _is_year(row["year"])}
-    drawn = plot_figure(9, 4.2)
-    axes = drawn.subplots()
-    axes.set_title("Year of publication")
+    drawn, axes = _titled(9, 4.2, "Year of publication")
     aside = {"without a year": sum(row["images"] for row in stats["years"]) - sum(dated.values())}
     if not dated:
         draw_empty(axes, "no image has a year")
@@ -250,9 +245,9 @@ def years(stats: Mapping[str, Any]) -> bytes:
 def drops(stats: Mapping[str, Any]) -> bytes:
     """Plot the number of figures that are not in the corpus, by reason."""
     rows = [(reason, count, ROSE) for reason, count in stats["dropped"].items()]
-    drawn = plot_figure(10, bars_height_in(len(rows)))
-    axes = drawn.subplots()
-    axes.set_title("Figures left out of the corpus, by reason")
+    drawn, axes = _titled(
+        10, bars_height_in(len(rows)), "Figures left out of the corpus, by reason"
+    )
     if rows:
         bars(axes, rows, what="figures")
     else:
@@ -264,10 +259,12 @@ def labels(stats: Mapping[str, Any], column: str) -> bytes:
     """Plot, for each label of a column, the number of figures, and of pairs in the corpus."""
     rows = list(stats["labels"][column].items())
     shown = rows[:_MOST_LABELS_SHOWN]
-    drawn = plot_figure(9, bars_height_in(len(shown), _MOST_LABELS_SHOWN) + 0.3)
-    axes = drawn.subplots()
     rest = f" (the {len(shown)} of {len(rows)} with most figures)" if len(rows) > len(shown) else ""
-    axes.set_title(f"{column.replace('_', ' ').capitalize()}{rest}")
+    drawn, axes = _titled(
+        9,
+        bars_height_in(len(shown), _MOST_LABELS_SHOWN) + 0.3,
+        f"{column.replace('_', ' ').capitalize()}{rest}",
+    )
     if not shown:
         draw_empty(axes, "no figures")
         return png(drawn)
@@ -288,6 +285,13 @@ def labels(stats: Mapping[str, Any], column: str) -> bytes:
     thousands(axes.xaxis)
     drawn.legend(loc="outside upper right", ncols=2)
     return png(drawn)
+
+
+def _titled(width_in: float, height_in: float, title: str) -> tuple[Figure, Axes]:
+    drawn = plot_figure(width_in, height_in)
+    axes = drawn.subplots()
+    axes.set_title(title)
+    return drawn, axes
 
 
 def _is_year(text: str | None) -> bool:

@@ -198,7 +198,7 @@ def figure_kinds(allowed: tuple[str, ...] = PUBLISHED_FIGURES) -> Rule:
 
 def not_retracted() -> Rule:
     """Drop retracted articles; keep those of unknown status."""
-    return Rule("article retracted", ("retracted",), lambda b: np.equal(b["retracted"], True))
+    return _flagged("article retracted", "retracted")
 
 
 def redistributable() -> Rule:
@@ -213,23 +213,21 @@ def derivatives_allowed() -> Rule:
 
 def not_third_party() -> Rule:
     """Drop figures with credit to a third party: the article's licence may not cover them."""
-    return Rule(
-        "credits a third party", ("third_party",), lambda b: np.equal(b["third_party"], True)
-    )
+    return _flagged("credits a third party", "third_party")
 
 
 def newest_version() -> Rule:
     """Drop articles superseded by a newer usable version: ``duplicates.superseded``."""
-    return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
+    return _flagged("newer version exists", "superseded")
 
 
 def captioned_articles() -> Rule:
     """Drop articles with a figure that has no caption, as the builder of PMC-15M does."""
-    return Rule(
-        "article has a figure without a caption",
-        ("uncaptioned",),
-        lambda b: b["uncaptioned"].astype(bool),
-    )
+    return _flagged("article has a figure without a caption", "uncaptioned")
+
+
+def _flagged(reason: str, column: str) -> Rule:
+    return Rule(reason, (column,), lambda b: np.equal(b[column], True).astype(bool))
 
 
 def _known(reason: str, column: str) -> Rule:

@@ -3,8 +3,6 @@
 Every step writes Parquet or tar files to the draft of the corpus, which the next step reads.
 """
 
-import contextlib
-import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ import pyarrow.compute as pc
 
 from biovl.assemble import balance, duplicates, not_applied, rules, splits
 from biovl.assemble import pairs as pairing
-from biovl.assemble.config import AssembleConfig
+from biovl.assemble.config import AssembleConfig, TextChoice
 from biovl.assemble.not_applied import LOOKS_ALIKE, SAME_FILE
 from biovl.assemble.statistics import SPLITS
 from biovl.core import records, shards
@@ -34,9 +32,6 @@ DERIVED = ("superseded", "uncaptioned")
 """Columns for rules that ``decide`` computes from all rows."""
 RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", *DERIVED, ENDED)
 """Columns that ``decide`` and later steps add to the candidates."""
-
-_MOST_OPEN_RUNS = 128
-"""A process may commonly open 1,024 files."""
 
 # Columns for duplicates and splits, in addition to those that the rules read.
 _DECIDING = (
@@ -58,18 +53,19 @@ _RUN = pa.schema(
 _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offset", "size")])
 
 
-def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None:
+def join_columns(config: AssembleConfig, parts: Sequence[HarvestPart], number: int) -> None:
     """Join one part of the figures with its articles and columns, and store the candidates."""
+    part = parts[number]
     found = candidates_of(
         *(part, config.text, config.embeddings), count_tokens=config.full_text_tokens
     )
     found = found.append_column(ENDED, Tombstones(part.later).of(found["source_uri"]))
-    write_table(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+    write_table(Draft(config.out).folder, _of_part(_CANDIDATES, number), found)
 
 
 def candidates_of(
     part: HarvestPart,
-    text: pairing.TextChoice,
+    text: TextChoice,
     embeddings: Collection[str] = (),
     *,
     count_tokens: bool = False,
@@ -170,7 +166,7 @@ def decide(
         ]
     )
     columns = [name for name in wanted if name not in DERIVED]
-    tables = [read_table(folder, _candidates(number), columns) for number in range(parts)]
+    tables = [_read(folder, _CANDIDATES, number, columns) for number in range(parts)]
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
     found = found.append_column("uncaptioned", _uncaptioned(found))
@@ -240,18 +236,19 @@ def decide(
     )
     start = 0
     for number, table in enumerate(tables):
-        write_table(folder, _decisions(number), decisions.slice(start, len(table)))
+        write_table(folder, _of_part(_DECISIONS, number), decisions.slice(start, len(table)))
         start += len(table)
     return counted
 
 
-def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
+def encode(config: AssembleConfig, parts: Sequence[HarvestPart], number: int) -> None:
     """Write one part's selected pairs to a run: a tar like the shards, and its offsets."""
+    part = parts[number]
     folder = Draft(config.out).folder
-    about = read_table(folder, _candidates(number))
+    about = _read(folder, _CANDIDATES, number)
     vectors = about.select(config.embeddings)
     about = about.drop_columns(config.embeddings)
-    selected = np.flatnonzero(read_table(folder, _decisions(number))["split"].is_valid().to_numpy())
+    selected = np.flatnonzero(_read(folder, _DECISIONS, number)["split"].is_valid().to_numpy())
     entries: list[dict[str, Any]] = []
     with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
         run = shards.ShardWriter(stream)
@@ -277,7 +274,7 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
                 entry |= {"offset": place.offset, "size": place.size}
             entries.append(entry)
         run.finish()
-    write_table(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
+    write_table(folder, _of_part(_RUNS, number), pa.Table.from_pylist(entries, _RUN))
 
 
 def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
@@ -289,10 +286,10 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
     folder = Draft(config.out).folder
     pieces: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
     for number in range(parts):
-        run = read_table(folder, _run(number))
+        run = _read(folder, _RUNS, number)
         run = run.filter(run["defect"].is_null())
-        ids = read_table(folder, _candidates(number), ["figure_id", "article_id", pairing.GROUP])
-        ids = ids.append_column("split", read_table(folder, _decisions(number))["split"])
+        ids = _read(folder, _CANDIDATES, number, ["figure_id", "article_id", pairing.GROUP])
+        ids = ids.append_column("split", _read(folder, _DECISIONS, number)["split"])
         ids = ids.take(run["row"])
         piece = run.select(["row", "offset", "size"])
         piece = piece.add_column(0, "part", pa.array(np.full(len(run), number, np.int64)))
@@ -320,27 +317,27 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
     return counts
 
 
-def shard(config: AssembleConfig, split: str, number: int) -> dict[str, int]:
+def shard(config: AssembleConfig, names: Sequence[str], number: int) -> dict[str, int]:
     """Write one shard: copy its pairs from the runs, in shuffled order.
+
+    Args:
+        config: Configuration of the job.
+        names: Paths of all shards, without suffix.
+        number: Number of the shard to write.
 
     Returns:
         Its ``rows``, which are pairs, and ``size_bytes``.
     """
     folder = Draft(config.out).folder
-    name = shards.shard_name(split, number)
+    name = names[number]
     planned = read_table(folder, f"{_PLANS}/{name}.parquet")
-    offsets = []
-    with contextlib.ExitStack() as stack:
-        target = shards.ShardWriter(stack.enter_context(folder.writer(f"{name}.tar")))
-
-        @functools.lru_cache(_MOST_OPEN_RUNS)
-        def run(part: int) -> Any:
-            # Closed with its last reference: a shard has pairs of nearly every run.
-            return folder.filesystem.open_input_file(folder.at(f"{_RUNS}/{part:06d}.tar"))
-
-        for pair in planned.to_pylist():
-            stored = run(pair["part"]).read_at(pair["size"], pair["offset"])
-            offsets.append(target.copy(stored).offset)
+    with folder.writer(f"{name}.tar") as stream:
+        target = shards.ShardWriter(stream)
+        places = (
+            (f"{_RUNS}/{row['part']:06d}.tar", row["offset"], row["size"])
+            for row in planned.to_pylist()
+        )
+        offsets = shards.copy_pairs(folder, target, places)
         size_bytes = target.finish()
     placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
     write_table(folder, f"{_PLACES}/{name}.parquet", placed)
@@ -351,12 +348,11 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     """Yield the index part by part: the metadata of every pair, and its shard, offset and size."""
     folder = Draft(config.out).folder
     placed = []
-    for split, count in shards_of.items():
-        for number in range(count):
-            name = shards.shard_name(split, number)
-            table = read_table(folder, f"{_PLACES}/{name}.parquet")
-            table = table.append_column("split", pa.array([split] * len(table)))
-            placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))
+    for name in shards.shard_names(shards_of):
+        table = read_table(folder, f"{_PLACES}/{name}.parquet")
+        split = name.partition("/")[0]
+        table = table.append_column("split", pa.array([split] * len(table)))
+        placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))
     empty = _PLAN.empty_table()
     for name in ("split", "shard"):
         empty = empty.append_column(name, pa.array([], pa.string()))
@@ -367,7 +363,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
     for number in range(parts):
         here = places.slice(ends[number], ends[number + 1] - ends[number])
-        about = read_table(folder, _candidates(number))
+        about = _read(folder, _CANDIDATES, number)
         omitted = [*_NOT_IN_INDEX, *config.embeddings]
         about = about.drop_columns([n for n in omitted if n in about.column_names])
         about = about.take(here["row"])
@@ -381,10 +377,10 @@ def dropped_figures(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
     """Yield the figures left out, part by part: the reason, and the pair a duplicate repeats."""
     folder = Draft(config.out).folder
     for number in range(parts):
-        about = read_table(folder, _candidates(number), ["figure_id", "article_id"])
-        decisions = read_table(folder, _decisions(number))
+        about = _read(folder, _CANDIDATES, number, ["figure_id", "article_id"])
+        decisions = _read(folder, _DECISIONS, number)
         reasons = decisions["rejected_by"].to_pylist()
-        for failed in read_table(folder, _run(number)).to_pylist():
+        for failed in _read(folder, _RUNS, number).to_pylist():
             reasons[failed["row"]] = reasons[failed["row"]] or failed["defect"]
         about = about.append_column("dropped_by", pa.array(reasons, pa.string()))
         about = about.append_column("duplicate_of", decisions["duplicate_of"])
@@ -439,13 +435,9 @@ def _is_none(values: np.ndarray) -> np.ndarray:
     return np.array([value is None for value in values], bool)
 
 
-def _candidates(number: int) -> str:
-    return f"{_CANDIDATES}/{number:06d}.parquet"
+def _read(folder: Folder, name: str, number: int, columns: Sequence[str] | None = None) -> pa.Table:
+    return read_table(folder, _of_part(name, number), columns)
 
 
-def _decisions(number: int) -> str:
-    return f"{_DECISIONS}/{number:06d}.parquet"
-
-
-def _run(number: int) -> str:
-    return f"{_RUNS}/{number:06d}.parquet"
+def _of_part(folder: str, number: int) -> str:
+    return f"{folder}/{number:06d}.parquet"

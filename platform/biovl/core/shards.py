@@ -5,12 +5,13 @@ include their headers and padding, so that one range request returns the pair. T
 the same bytes: headers hold no times, users or modes of the machine.
 """
 
+import functools
 import io
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -30,6 +31,8 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+")
 # The reader's key ends at the first dot of the name; what follows names the kind of file.
 _MEMBER = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_.-]+)")
 _MAX_PAX_BYTES = 64 * _BLOCK
+_MOST_OPEN = 128
+"""Shards that a process has open at a time: it may commonly open 1,024 files."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,45 @@ class ShardWriter:
         self._offset += len(data)
 
 
+def copy_pairs(
+    source: Folder, target: ShardWriter, pairs: Iterable[tuple[str, int, int]]
+) -> list[int]:
+    """Copy pairs of other shards to one, and return their offsets in it.
+
+    Args:
+        source: Folder of the other shards.
+        target: Writer of the shard.
+        pairs: File, offset and size of each pair.
+
+    Raises:
+        ArtifactError: If a file ends before a pair does.
+    """
+
+    @functools.lru_cache(_MOST_OPEN)
+    def opened(name: str) -> Any:
+        # Closed with its last reference.
+        return source.filesystem.open_input_file(source.at(name))
+
+    offsets = []
+    for name, offset, size in pairs:
+        stored = opened(name).read_at(size, offset)
+        if len(stored) != size:
+            raise ArtifactError(
+                f"{source.described}/{name} ends before the pair at {offset} does: it is not what "
+                "its index tells of"
+            )
+        offsets.append(target.copy(stored).offset)
+    return offsets
+
+
 def shard_name(split: str, number: int) -> str:
     """Return the path of a shard in its corpus, without extension."""
     return f"{split}/{number:05d}"
+
+
+def shard_names(shards_of: Mapping[str, int]) -> list[str]:
+    """Return the paths of all shards of a corpus, without extension, by number of each split."""
+    return [shard_name(split, n) for split, count in shards_of.items() for n in range(count)]
 
 
 def corpus_files(

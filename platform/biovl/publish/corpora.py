@@ -4,7 +4,6 @@ The bytes of pairs are copied unchanged from their shards, and pairs keep their 
 shuffle is preserved.
 """
 
-import functools
 import itertools
 import json
 from collections import Counter
@@ -20,14 +19,10 @@ from biovl.assemble import statistics
 from biovl.assemble.finishing import DROPPED, INDEX
 from biovl.core import shards
 from biovl.core.artifacts import Draft, Folder
-from biovl.core.errors import ArtifactError
-from biovl.core.shards import shard_name
 from biovl.core.tables import open_part, read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
 
 _PLANS = ".draft/plans"
-_MOST_OPEN_SHARDS = 128
-"""Processes may usually open 1,024 files."""
 
 _PLAN = pa.schema(
     [
@@ -74,7 +69,7 @@ def plan(
             here = own.slice(begin, end - begin)
             offsets = np.cumsum(sizes[begin:end]) - sizes[begin:end]
             table = here.append_column("new_offset", pa.array(offsets)).select(_PLAN.names)
-            write_table(folder, _plan(shard_name(split, number)), table.cast(_PLAN))
+            write_table(folder, _plan(shards.shard_name(split, number)), table.cast(_PLAN))
     return counts
 
 
@@ -91,23 +86,11 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> dict[str, int
         ArtifactError: If a shard of the corpus is truncated.
     """
     source, folder = Folder(uri), Draft(out).folder
-
-    @functools.lru_cache(_MOST_OPEN_SHARDS)
-    def opened(name: str) -> Any:
-        # Closed when its last reference is released.
-        return source.filesystem.open_input_file(source.at(name))
-
     with folder.writer(f"{names[number]}.tar") as stream:
         target = shards.ShardWriter(stream)
         planned = read_table(folder, _plan(names[number]))
-        for pair in planned.to_pylist():
-            stored = opened(pair["shard"]).read_at(pair["size"], pair["offset"])
-            if len(stored) != pair["size"]:
-                raise ArtifactError(
-                    f"{source.described}/{pair['shard']} ends before the pair at {pair['offset']} "
-                    "does: it does not match its index"
-                )
-            target.copy(stored)
+        places = ((row["shard"], row["offset"], row["size"]) for row in planned.to_pylist())
+        shards.copy_pairs(source, target, places)
         return {"rows": len(planned), "size_bytes": target.finish()}
 
 
@@ -115,7 +98,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
     """Yield the index of the new corpus, one table per row group of the old index."""
     folder = Draft(out).folder
     placed = []
-    for name in shard_names(shards_of):
+    for name in shards.shard_names(shards_of):
         own = read_table(folder, _plan(name))
         placed.append(own.append_column("new_shard", pa.array([f"{name}.tar"] * len(own))))
     pairs = pa.concat_tables(placed).sort_by("row")
@@ -168,11 +151,6 @@ def remaining_labels(
         }
         for column, names in before.items()
     }
-
-
-def shard_names(shards_of: Mapping[str, int]) -> list[str]:
-    """Return the paths of all shards, without suffix."""
-    return [shard_name(split, n) for split, count in shards_of.items() for n in range(count)]
 
 
 def _begins(sizes: np.ndarray, max_bytes: int, max_pairs: int) -> list[int]:

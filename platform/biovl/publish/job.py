@@ -25,7 +25,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
-from biovl.core.shards import corpus_files
+from biovl.core.shards import corpus_files, shard_names
 from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
@@ -268,7 +268,7 @@ def _select_corpus(
             uri, out, requested, max_bytes=shard["size_mb"] * 1_000_000, max_pairs=shard["pairs"]
         ),
     )
-    names = corpora.shard_names(shards_of)
+    names = shard_names(shards_of)
     with connect_ray():
         copied = Stages(draft, report).run(
             "copying shard", len(names), corpora.copy, (uri, out, names)

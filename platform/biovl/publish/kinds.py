@@ -36,6 +36,7 @@ class Kind:
     """Whether rows have licence columns."""
 
 
+_FIGURES = Kind(("figures/*.parquet", "articles/*.parquet", "tombstones.parquet"), has_rights=True)
 _NO_RIGHTS = "nothing in it says of its rows whether they may be given on"
 
 KINDS: Mapping[str, Kind] = {
@@ -46,21 +47,13 @@ KINDS: Mapping[str, Kind] = {
         ),
         has_rights=True,
     ),
-    "figures": Kind(
-        ("figures/*.parquet", "articles/*.parquet", "tombstones.parquet"), has_rights=True
-    ),
-    "panels": Kind(
-        ("figures/*.parquet", "articles/*.parquet", "tombstones.parquet"), has_rights=True
-    ),
+    "figures": _FIGURES,
+    "panels": _FIGURES,
     "columns": Kind(("*.parquet", "*.csv", "*.png", "agreement.json"), private_because=_NO_RIGHTS),
     "concepts": Kind(
         (
-            "pca.npz",
-            "centroids.npy",
-            "*.parquet",
-            "*.png",
-            "columns/*.parquet",
-            "columns/manifest.json",
+            *("pca.npz", "centroids.npy", "*.parquet", "*.png"),
+            *("columns/*.parquet", "columns/manifest.json"),
         ),
         private_because="it shows figures, and " + _NO_RIGHTS,
     ),

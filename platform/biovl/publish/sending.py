@@ -67,7 +67,10 @@ def upload(
     if unfinished:
         committed.pop(MANIFEST, None)
     last = [name for name in _LAST if name in sizes and name not in committed]
-    send = [(batch, unfinished if number == 0 else []) for number, batch in _numbered(todo, sizes)]
+    send = [
+        (batch, unfinished if number == 0 else [])
+        for number, batch in enumerate(_batches(todo, sizes))
+    ]
     if last or stale:
         send.append((last, stale))
     for batch, deleted in send:
@@ -101,20 +104,20 @@ def upload(
     }
 
 
-def _numbered(todo: Sequence[str], sizes: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number, files) batches, one per commit."""
+def _batches(todo: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the files of each commit."""
     batch: list[str] = []
-    number = held_bytes = 0
+    held_bytes = 0
     for name in todo:
         if batch and (
             len(batch) == _FILES_PER_COMMIT or held_bytes + sizes[name] > _BYTES_PER_COMMIT
         ):
-            yield number, batch
-            number, batch, held_bytes = number + 1, [], 0
+            yield batch
+            batch, held_bytes = [], 0
         batch.append(name)
         held_bytes += sizes[name]
     if batch:
-        yield number, batch
+        yield batch
 
 
 @contextlib.contextmanager
