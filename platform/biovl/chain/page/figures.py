@@ -82,7 +82,4 @@ def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> 
     group = about.get("license_group")
     if group not in ("commercial", "noncommercial"):
         group = "other"
-    shown: Markup = parts.card(
-        about, image, label, source, licence(about.get("license")), group, corner
-    )
-    return shown
+    return parts.card(about, image, label, source, licence(about.get("license")), group, corner)

@@ -2,7 +2,8 @@
 
 import base64
 import unicodedata
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -34,5 +35,10 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters.update(data_url=_data_url, thousands="{:,}".format)
 
-parts: Any = _ENVIRONMENT.get_template("parts.html.j2").module
+
+class _Parts(Protocol):
+    def __getattr__(self, name: str) -> Callable[..., Markup]: ...
+
+
+parts = cast(_Parts, _ENVIRONMENT.get_template("parts.html.j2").module)
 """A function for each macro; strings are escaped, unless they are ``Markup``."""

@@ -39,7 +39,7 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
         sections: Sections in order.
     """
     bodies = [(module, module.body(story)) for module in sections]
-    page: Markup = parts.page(
+    page = parts.page(
         _title(story),
         _POLICY,
         Markup("".join(sheet.read_text() for sheet in _STYLE_SHEETS)),

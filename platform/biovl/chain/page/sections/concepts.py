@@ -41,5 +41,4 @@ def body(story: Story) -> Markup | None:
             )
         lead += story.notes.labels
     shot = parts.shot(sheet, "Some clusters and their labels", tall=True)
-    section: Markup = parts.lead(lead, shot)
-    return section
+    return parts.lead(lead, shot)

@@ -31,8 +31,7 @@ def body(story: Story) -> Markup | None:
         _licences(stats),
         _journals(stats),
     ]
-    grid: Markup = parts.group(filter(None, panels), "panels")
-    return grid
+    return parts.group(filter(None, panels), "panels")
 
 
 def _captions(stats: Mapping[str, Any]) -> str:
@@ -57,7 +56,7 @@ def _licences(stats: Mapping[str, Any]) -> Markup | None:
         for item in stats["licenses"]
     ]
     words = "Who may use a figure for what; every pair carries its licence."
-    return _panel("Licences", bars(rows), words) if rows else None
+    return parts.panel("Licences", bars(rows), words) if rows else None
 
 
 def _journals(stats: Mapping[str, Any]) -> Markup | None:
@@ -67,7 +66,7 @@ def _journals(stats: Mapping[str, Any]) -> Markup | None:
     years = sorted(str(item["year"]) for item in stats["years"] if item["year"])
     span = f", published from {years[0]} to {years[-1]}" if years else ""
     words = f"{stats['corpus']['articles']:,} articles{span}."
-    return _panel("Journals", bars(rows), words)
+    return parts.panel("Journals", bars(rows), words)
 
 
 def bars(rows: Sequence[tuple[str, int, str]]) -> Markup:
@@ -78,10 +77,4 @@ def bars(rows: Sequence[tuple[str, int, str]]) -> Markup:
     if rest:
         shown = [*shown, (f"{len(rest)} more", sum(count for _, count, _ in rest), "other")]
     most = max(count for _, count, _ in shown) or 1
-    chart: Markup = parts.bars(shown, most)
-    return chart
-
-
-def _panel(title: str, drawn: Markup, words: str) -> Markup:
-    panel: Markup = parts.panel(title, drawn, words)
-    return panel
+    return parts.bars(shown, most)

@@ -21,5 +21,4 @@ def body(story: Story) -> Markup | None:
         return None
     cards = [figures.card(row, figures.small_image(corpus.uri, row)) for row in rows]
     lead = "Of different articles, with the caption as it was published: a click shows all of it."
-    section: Markup = parts.lead(lead, parts.group(cards, "grid sheet", "ul"))
-    return section
+    return parts.lead(lead, parts.group(cards, "grid sheet", "ul"))

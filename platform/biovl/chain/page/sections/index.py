@@ -31,5 +31,4 @@ def body(story: Story) -> Markup | None:
         "with every vector would find."
     )
     heads = ["Recall@10", "asked with text", "with an image", "kind of index"]
-    section: Markup = parts.lead(lead, parts.table(heads, rows), "narrow")
-    return section
+    return parts.lead(lead, parts.table(heads, rows), "narrow")

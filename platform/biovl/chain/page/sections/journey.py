@@ -22,12 +22,11 @@ def body(story: Story) -> Markup | None:
         (chapter, _time(chapter), [_bar(flow, most) for flow in flows(chapter.manifest)])
         for chapter in story.chapters
     ]
-    section: Markup = parts.lead(
+    return parts.lead(
         "Nothing is lost in silence: what came in is what went out and what was left out, each "
         "with its reason.",
         parts.journey(steps),
     )
-    return section
 
 
 def _time(chapter: Chapter) -> str | None:

@@ -29,8 +29,7 @@ def body(story: Story) -> Markup | None:
         (chapter.uri, _OF_KIND.get(chapter.manifest.kind, chapter.manifest.kind))
         for chapter in story.chapters
     ]
-    section: Markup = parts.next_steps(places, _commands(story))
-    return section
+    return parts.next_steps(places, _commands(story))
 
 
 def _commands(story: Story) -> list[tuple[str, str]]:

@@ -41,8 +41,7 @@ def body(story: Story) -> Markup | None:
         "panels, each with its part of the caption: where printed labels, layout and caption "
         "agree. The others stay whole."
     )
-    section: Markup = parts.lead(lead, parts.group(shown, "sheet"))
-    return section
+    return parts.lead(lead, parts.group(shown, "sheet"))
 
 
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
@@ -81,8 +80,7 @@ def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Markup | None
         )
         for number, panel in enumerate(panels)
     ]
-    cut: Markup = parts.cut(_drawn(image, panels), label, panels[0]["article_id"], captions)
-    return cut
+    return parts.cut(_drawn(image, panels), label, panels[0]["article_id"], captions)
 
 
 def _name(panel: Mapping[str, Any], number: int) -> str:

@@ -38,8 +38,7 @@ def body(story: Story) -> Markup | None:
         f"the ends in 95 of 100 draws. All of it, with every prediction: {report.uri}/table.md."
     )
     heads = ["Benchmark", "score", "95 % interval", "examples"]
-    section: Markup = parts.lead(lead, parts.table(heads, rows), "narrow")
-    return section
+    return parts.lead(lead, parts.table(heads, rows), "narrow")
 
 
 def _shown(score: dict[str, Any], value: float) -> str:

@@ -35,8 +35,7 @@ def body(story: Story) -> Markup | None:
     index = Index.open(of_index.uri)
     searches = story.notes.searches or _by_own_vectors(index, Path(of_index.uri))
     blocks = [block for search in searches if (block := _block(index, search)) is not None]
-    section: Markup | None = parts.group(blocks, "searches") if blocks else None
-    return section
+    return parts.group(blocks, "searches") if blocks else None
 
 
 def _by_own_vectors(index: Index, folder: Path) -> list[dict[str, Any]]:
@@ -94,5 +93,4 @@ def _block(index: Index, search: Mapping[str, Any]) -> Markup | None:
     figure_id = search.get("figure_id")
     image = index.thumbnail(figure_id) if figure_id and not text else None
     matching = f"Among {search['matching']:,} figures{took}{said}."
-    block: Markup = parts.search(search["asked"], text, image, matching, hits)
-    return block
+    return parts.search(search["asked"], text, image, matching, hits)

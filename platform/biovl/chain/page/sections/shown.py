@@ -22,11 +22,10 @@ def body(story: Story) -> Markup | None:
     image = smaller(Folder(story.folder).read(name))
     if image is None:
         return None
-    section: Markup = parts.lead(
+    return parts.lead(
         "As a browser showed it while the service was up.",
         parts.shot(image, "The search page of the service"),
     )
-    return section
 
 
 def plot_panel(chapter: Chapter, name: str, title: str, words: str) -> Markup | None:
@@ -42,8 +41,7 @@ def plot_panel(chapter: Chapter, name: str, title: str, words: str) -> Markup | 
     image = smaller(folder.read(path)) if folder.exists(path) else None
     if image is None:
         return None
-    panel: Markup = parts.panel(title, parts.picture(image, title), words, wide=True)
-    return panel
+    return parts.panel(title, parts.picture(image, title), words, wide=True)
 
 
 def smaller(png: bytes) -> bytes | None:

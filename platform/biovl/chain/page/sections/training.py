@@ -28,8 +28,7 @@ def body(story: Story) -> Markup | None:
     panels = [plot_panel(model, name, *words) for name, words in _PLOTS.items()]
     panels.append(_scores(model))
     shown = [panel for panel in panels if panel is not None]
-    section: Markup | None = parts.group(shown, "panels") if shown else None
-    return section
+    return parts.group(shown, "panels") if shown else None
 
 
 def _scores(model: Chapter) -> Markup | None:
@@ -48,5 +47,4 @@ def _scores(model: Chapter) -> Markup | None:
         f"Among {scores['pairs']:,} pairs of articles kept from training, the model finds the "
         f"right image at once {better:.1f} times as often as chance would."
     )
-    panel: Markup = parts.panel("Scores", parts.table(heads, rows), words)
-    return panel
+    return parts.panel("Scores", parts.table(heads, rows), words)

@@ -14,8 +14,7 @@ def body(story: Story) -> Markup | None:
     found = warnings_by_step((chapter.step, chapter.manifest) for chapter in story.chapters)
     if not found:
         return None
-    section: Markup = parts.lead(
+    return parts.lead(
         "Consider this before you rely on the results, although the steps are published.",
         parts.warnings(found),
     )
-    return section
