@@ -50,6 +50,9 @@ from decoding tasks."""
 _BLOCK_BYTES = 1 << 20
 """Smaller than a batch, so that each batch is passed on immediately."""
 
+_JOINED = "joined"
+"""Folder of the receipts of joined parts in the draft."""
+
 FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
@@ -111,7 +114,13 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
                 annotator.prefetch_answers(config, table, units, report)
             known = {item.name: item.fingerprint for item in inputs}.get("weights")
             _compute(config, annotator, known, table, units, report)
-            receipts = _join(config, annotator, table, units, report)
+            receipts = Stages(draft, report).run(
+                "joining part",
+                len(table.parts),
+                _join_part,
+                (config, annotator, table, units),
+                key=_JOINED,
+            )
         if isinstance(annotator, PrefetchesAnswers):
             report.say(annotator.spent())
         counts = {**pieces.totals(receipts), **selected}
@@ -327,42 +336,11 @@ class _Compute:
 
 
 def _joined_parts(draft: Draft) -> set[int]:
-    return {int(note.rpartition("/")[2]) for note in draft.note_names("joined")}
+    return {int(note.rpartition("/")[2]) for note in draft.note_names(_JOINED)}
 
 
-def _join(
-    config: AnnotateConfig,
-    annotator: Annotator,
-    table: Table,
-    units: Sequence[Unit],
-    report: Progress,
-) -> list[dict[str, Any]]:
-    """Write the parts that no earlier run has written; return the receipts of all parts."""
-    draft = Draft(config.out)
-    joined = _joined_parts(draft)
-    pending = [number for number in range(len(table.parts)) if number not in joined]
-    report.stage("joining part", len(table.parts), done_before=len(joined))
-    if pending:
-        shared = ray.put((config, annotator, table, units))
-        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        work = functools.partial(_join_part, shared)
-        for row in numbers.map(work, num_cpus=1).iter_rows():
-            raise_task_error(row)
-            report.add()
-    receipts = [draft.read_note(f"joined/{number:06d}") for number in range(len(table.parts))]
-    if any(receipt is None for receipt in receipts):
-        raise BiovlError(f"{config.out}: a part was joined, but its receipt was not found")
-    return [receipt for receipt in receipts if receipt is not None]
-
-
-def _join_part(shared: Any, row: dict[str, Any]) -> dict[str, Any]:
-    config, annotator, table, units = ray.get(shared)
-    number = int(row["item"])
-
-    def done() -> dict[str, Any]:
-        own = [unit for unit in units if unit.part == number]
-        receipt = pieces.join(config.out, annotator, table.parts[number], own, config.batch)
-        Draft(config.out).note(f"joined/{number:06d}", receipt)
-        return {"part": number}
-
-    return run_task(config.out, done, f"joining {table.parts[number].name}")
+def _join_part(
+    config: AnnotateConfig, annotator: Annotator, table: Table, units: Sequence[Unit], number: int
+) -> dict[str, Any]:
+    own = [unit for unit in units if unit.part == number]
+    return pieces.join(config.out, annotator, table.parts[number], own, config.batch)

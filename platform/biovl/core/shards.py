@@ -136,8 +136,8 @@ def copy_pairs(
         stored = opened(name).read_at(size, offset)
         if len(stored) != size:
             raise ArtifactError(
-                f"{source.described}/{name} ends before the pair at {offset} does: it is not what "
-                "its index tells of"
+                f"{source.described}/{name} ends before the pair at {offset} does: it does "
+                "not match its index"
             )
         offsets.append(target.copy(stored).offset)
     return offsets

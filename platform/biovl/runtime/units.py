@@ -27,6 +27,7 @@ class Stages:
         task: Callable[..., Mapping[str, Any] | None],
         arguments: tuple[Any, ...],
         *,
+        key: str = "",
         cpus: float = 1,
         gpus: float = 0,
     ) -> list[dict[str, Any]]:
@@ -38,13 +39,14 @@ class Stages:
             task: The function that a task runs. Its return value is stored in the draft as a
                 receipt, after all its files are written.
             arguments: Arguments shared by all tasks; sent once.
+            key: Folder of the receipts in the draft; empty: after the stage, ``writing-shard``.
             cpus: CPUs of one task.
             gpus: GPUs of one task.
 
         Returns:
             The receipts in the order of the numbers, including those of an earlier run.
         """
-        key = name.replace(" ", "-")
+        key = key or name.replace(" ", "-")
         pending = self.pending(name, key, total)
         if pending:
             uri = self._draft.folder.uri

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from biovl.annotate.annotators import NO_TEXT, Precision, pixels_of
+from biovl.annotate.annotators import NO_TEXT, LoadedModel, Precision, pixels_of
 from biovl.models import encoder as encoders
-from biovl.models.encoder import Encoder, Preparation
+from biovl.models.encoder import Preparation
 
 # Shapes: B rows, H and W of the model's input square, T tokens of its context.
 
@@ -62,10 +62,10 @@ class ClipImage:
         pixels_HWC = pixels_of(row["image"])
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
-    def load(self, device: str, precision: Precision) -> "_Images":
+    def load(self, device: str, precision: Precision) -> LoadedModel:
         """Return the image tower with its weights, on a device."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
-        return _Images(self.name, model)
+        return lambda prepared: {self.name: model.embed_pixels(prepared)}
 
 
 class ClipText:
@@ -89,29 +89,15 @@ class ClipText:
         padded_T[: len(tokens)] = tokens
         return padded_T
 
-    def load(self, device: str, precision: Precision) -> "_Texts":
+    def load(self, device: str, precision: Precision) -> LoadedModel:
         """Return the text tower with its weights, on a device."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
-        return _Texts(self.name, model)
 
+        def embed(prepared: np.ndarray) -> dict[str, np.ndarray]:
+            tokens = [padded_T[padded_T != _PADDING] for padded_T in prepared]
+            return {self.name: model.embed_tokens(tokens)}
 
-@dataclass(frozen=True)
-class _Images:
-    name: str
-    encoder: Encoder
-
-    def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        return {self.name: self.encoder.embed_pixels(prepared)}
-
-
-@dataclass(frozen=True)
-class _Texts:
-    name: str
-    encoder: Encoder
-
-    def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        tokens = [padded_T[padded_T != _PADDING] for padded_T in prepared]
-        return {self.name: self.encoder.embed_tokens(tokens)}
+        return embed
 
 
 def _described(name: str, dim: int) -> tuple[pa.Schema, dict[str, Any]]:
