@@ -13,7 +13,6 @@ import numpy as np
 
 from biovl.core.limits import HEADROOM, LocalLimiter
 from biovl.harvest.pmc import listing, steps
-from biovl.harvest.pmc.choosing import choose_version
 from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
@@ -109,13 +108,8 @@ def _of_sample(
     waited: list[float] = []
 
     def record_of(versions: Sequence[dict[str, Any]]) -> Record | None:
-        etags = {row["version"]: row["etag"] for row in versions}
         begun = time.monotonic()
-        choice = choose_version(
-            [steps.known_of(row) for row in versions],
-            lambda known: steps.read_record(config, service, store, known, etags[known.version]),
-            config.filters,
-        )
+        choice = steps.choose_version(config, service, store, versions)
         waited.append(time.monotonic() - begun)
         return choice.record
 

@@ -9,8 +9,9 @@
 Each step writes its tables into the draft, below ``.draft/acquired``; its return value is small.
 """
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
@@ -138,7 +139,7 @@ def read_records(
     store = place.store(f"records-{number:06d}")
     with place.service(plan["url"]) as service, ThreadPoolExecutor(place.config.threads) as pool:
         service.known = plan["known"]
-        choose = _chooser(place.config, service, store)
+        choose = functools.partial(choose_version, place.config, service, store)
         try:
             choices = list(pool.map(choose, articles.values()))
         except BaseException:
@@ -174,25 +175,26 @@ def delete_downloads(place: AcquisitionContext, number: int) -> None:
     place.store(f"records-{number:06d}").drop()
 
 
-def _chooser(
-    config: Config, service: BucketClient, store: Store
-) -> Callable[[Sequence[Mapping[str, Any]]], choosing.VersionChoice]:
-    def choose(versions: Sequence[Mapping[str, Any]]) -> choosing.VersionChoice:
-        etags = {row["version"]: row["etag"] for row in versions}
+def choose_version(
+    config: Config, service: BucketClient, store: Store, versions: Sequence[Mapping[str, Any]]
+) -> choosing.VersionChoice:
+    """Read the records of an article as far as necessary, and select a version.
 
-        def record_of(known: CatalogueVersion) -> Record | str:
-            return read_record(config, service, store, known, etags[known.version])
-
-        return choosing.choose_version(
-            [known_of(row) for row in versions], record_of, config.filters
-        )
-
-    return choose
-
-
-def known_of(row: Mapping[str, Any]) -> CatalogueVersion:
-    """Return the version in a row of a catalogue."""
-    return CatalogueVersion(row["number"], row["version"], row["last_modified"].date().isoformat())
+    Args:
+        config: Settings of the source.
+        service: The bucket.
+        store: Stores the records.
+        versions: The versions of the article, rows of a catalogue.
+    """
+    etags = {row["version"]: row["etag"] for row in versions}
+    return choosing.choose_version(
+        [
+            CatalogueVersion(row["number"], row["version"], row["last_modified"].date().isoformat())
+            for row in versions
+        ],
+        lambda known: read_record(config, service, store, known, etags[known.version]),
+        config.filters,
+    )
 
 
 def read_record(

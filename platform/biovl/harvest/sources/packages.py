@@ -23,6 +23,7 @@ from biovl.core import archive_members, archives
 from biovl.core.artifacts import MANIFEST
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Listing, Tree, is_hidden, printable, storage_problem
+from biovl.harvest.package_files import XML, FileGroup
 from biovl.harvest.sources import Address, Package
 
 NO_XML = "package has no XML"
@@ -34,24 +35,13 @@ REFUSED = "package is refused"
 
 _ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|meca)$", re.IGNORECASE)
 _ZIP = re.compile(r"\.(?:zip|meca)$", re.IGNORECASE)
-_XML = re.compile(r"\.n?xml$", re.IGNORECASE)
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_HEAD_BYTES = 65_536
 _ZIP_BUFFER_BYTES = 1 << 20
 _MANY = 1_000
 """Number of XML files without other files from which an archive counts as a bulk archive of
 articles, so that no package waits for media."""
 _NAME_LENGTH = 120
 _MOST_MANIFEST_BYTES = 1 << 26
-_ROOT = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?"
-    rb"(?>\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\]\s*+)?>)*+"
-    rb"<(?:[\w.-]+:)?([\w.-]+)[\s>/]",
-    re.DOTALL | re.IGNORECASE,
-)
-_ARTICLE_ROOTS = (
-    b"article pmc-articleset pmc-articles articles records record oai-pmh getrecord listrecords"
-).split()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +107,7 @@ class PackageSource:
                 raise SourceError(f"source.path: there is nothing at {self._config.path}")
             for path in [tree.path] if is_file else _walk(tree):
                 base = path.rstrip("/").rpartition("/")[2]
-                stem = _XML.sub("", _ARCHIVE.sub("", base))
+                stem = XML.sub("", _ARCHIVE.sub("", base))
                 yield Address(tree.uri(path), names.new(stem, path.removeprefix(tree.path)))
         except OSError as error:
             raise SourceError(f"source.path: {self._config.path}: {error}") from error
@@ -132,7 +122,7 @@ class PackageSource:
                 yield _broken(address, REFUSED, refusal)
             elif address.uri.endswith("/"):
                 yield from self._folder(address, path)
-            elif _XML.search(path):
+            elif XML.search(path):
                 yield from self._loose(address, path)
             else:
                 yield from self._archive(address, path)
@@ -145,20 +135,14 @@ class PackageSource:
 
     def _folder(self, address: Address, path: str) -> Iterator[Package]:
         found = self._tree.below(path)
-        group = _Group(
-            found.files,
-            lambda name, size_bytes: self._tree.read(f"{path}/{name}", size_bytes),
-            [f"{name}: {reason}" for name, reason in found.refused.items()],
-        )
+        refused = [f"{name}: {reason}" for name, reason in found.refused.items()]
+        group = _group(self._tree, path, found.files, refused)
         yield from self._packages(address.name, address.uri, group, _Names())
 
     def _loose(self, address: Address, path: str) -> Iterator[Package]:
         folder, _, base = path.rpartition("/")
         size_bytes = self._tree.filesystem.get_file_info(path).size or 0
-        group = _Group(
-            {**self._beside(folder), base: size_bytes},
-            lambda name, size_bytes: self._tree.read(f"{folder}/{name}", size_bytes),
-        )
+        group = _group(self._tree, folder, {**self._beside(folder), base: size_bytes})
         yield from self._packages(address.name, address.uri[: -len(base)], group, _Names())
 
     def _beside(self, folder: str) -> Mapping[str, int]:
@@ -166,7 +150,7 @@ class PackageSource:
         # Its XML files are read one after the other: the folder is listed once for all of them.
         if self._last_beside is None or self._last_beside[0] != folder:
             files = self._tree.folder(folder).files
-            shared = {n: files[n] for n in files if not (_XML.search(n) or _ARCHIVE.search(n))}
+            shared = {n: files[n] for n in files if not (XML.search(n) or _ARCHIVE.search(n))}
             self._last_beside = folder, shared
         return self._last_beside[1]
 
@@ -190,7 +174,7 @@ class PackageSource:
                         yield from self._packages(
                             address.name, place, group, names, are_articles=folder.is_part
                         )
-                        group = _Group({}, group.read)
+                        group = FileGroup({}, group.read)
                     yield self._damaged(address, place, folder, group, names)
                     continue
                 if _is_envelope(folder, group):
@@ -228,11 +212,11 @@ class PackageSource:
         address: Address,
         place: str,
         folder: archives.ArchiveFolder,
-        group: "_Group",
+        group: FileGroup,
         names: "_Names",
     ) -> Package:
         """Return the package that a damaged archive ends with, including its XML if present."""
-        inner = next((name for name in sorted(group.files) if _XML.search(name)), "")
+        inner = next((name for name in sorted(group.files) if XML.search(name)), "")
         is_only = folder.is_only and not names.are_given
         name = address.name if is_only else f"{address.name}_rest"
         return Package(
@@ -247,7 +231,7 @@ class PackageSource:
         self,
         name: str,
         place: str,
-        group: "_Group",
+        group: FileGroup,
         names: "_Names",
         *,
         are_articles: bool = False,
@@ -284,7 +268,7 @@ class PackageSource:
         for inner in articles:
             xml, defect, detail = self._xml(group, inner)
             own = (
-                name if len(articles) == 1 and not are_articles else f"{name}_{_XML.sub('', inner)}"
+                name if len(articles) == 1 and not are_articles else f"{name}_{XML.sub('', inner)}"
             )
             yield Package(
                 name=names.new(own, place + inner),
@@ -296,7 +280,7 @@ class PackageSource:
                 defect_detail=detail,
             )
 
-    def _xml(self, group: "_Group", name: str) -> tuple[bytes | None, str | None, str | None]:
+    def _xml(self, group: FileGroup, name: str) -> tuple[bytes | None, str | None, str | None]:
         """Return the bytes of an XML file, or the defect and its detail."""
         if group.files[name] > self._config.max_xml_mb * 1_000_000:
             return None, XML_TOO_LARGE, f"{group.files[name]} bytes"
@@ -306,58 +290,13 @@ class PackageSource:
             return None, UNREADABLE, str(error)[:300]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Files of one folder, in an archive or on a file system."""
-
-    files: Mapping[str, int]
-    """Name relative to their folder -> size in bytes."""
-    read: Callable[[str, int | None], bytes]
-    """Return a file, or only its first bytes."""
-    refused: Sequence[str] = ()
-    """Entries that were not read, and why."""
-
-    def xml(self) -> list[str]:
-        return sorted(name for name in self.files if "/" not in name and _XML.search(name))
-
-    def is_bulk(self) -> bool:
-        """Return whether there are many articles and no other files."""
-        xml = self.xml()
-        return len(xml) == len(self.files) and sum(map(self.is_article, xml)) > 1
-
-    def has_article(self) -> bool:
-        return any(self.is_article(name) for name in self.xml())
-
-    def is_article(self, name: str) -> bool:
-        """Return whether an XML file may be an article: it is not clearly something else."""
-        try:
-            head = self.read(name, _HEAD_BYTES)
-        except OSError:
-            return True
-        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-            head = head.decode("utf-16", "ignore").encode()
-        root = _ROOT.search(head)
-        return root is None or root[1].lower() in _ARTICLE_ROOTS
-
-    def by_folder(self, *, is_all: bool) -> dict[str, "_Group"]:
-        """Return the files of each outermost folder that has files: ``{"PMC1/": …, "": …}``.
-
-        Lists and notes next to packages are left out, unless these files are all there is.
-        """
-        folders: list[str] = []
-        parts: dict[str, dict[str, int]] = {}
-        for name in sorted(self.files, key=lambda name: name.rpartition("/")):
-            folder = "".join(name.rpartition("/")[:2])
-            if folder and not (folders and folder.startswith(folders[-1])):
-                folders.append(folder)
-            own = folders[-1] if folder else ""
-            parts.setdefault(own, {})[name.removeprefix(own)] = self.files[name]
-        if not self.xml() and not (is_all and len(parts) < 2):
-            parts.pop("", None)
-        return {own: self._part(own, files) for own, files in parts.items()}
-
-    def _part(self, own: str, files: Mapping[str, int]) -> "_Group":
-        return _Group(files, lambda name, size_bytes: self.read(own + name, size_bytes))
+def _group(
+    tree: Tree, path: str, files: Mapping[str, int], refused: Sequence[str] = ()
+) -> FileGroup:
+    """Return files of a folder, by their names relative to it."""
+    return FileGroup(
+        files, lambda name, size_bytes: tree.read(f"{path}/{name}", size_bytes), refused
+    )
 
 
 def _is_package(folder: archives.ArchiveFolder) -> bool:
@@ -366,7 +305,7 @@ def _is_package(folder: archives.ArchiveFolder) -> bool:
     return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
-def _is_envelope(folder: archives.ArchiveFolder, group: _Group) -> bool:
+def _is_envelope(folder: archives.ArchiveFolder, group: FileGroup) -> bool:
     """Return whether files are those that MECA puts next to the folder of the article."""
     is_root = not folder.path and not folder.is_only
     return is_root and "manifest.xml" in group.files and not group.has_article()
@@ -374,17 +313,17 @@ def _is_envelope(folder: archives.ArchiveFolder, group: _Group) -> bool:
 
 def _is_bulk(folder: archives.ArchiveFolder) -> bool:
     """Return whether a folder of an archive holds many articles and nothing else so far."""
-    return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
+    return len(folder.files) >= _MANY and all(map(XML.search, folder.files))
 
 
-def _unpacked(folder: archives.ArchiveFolder) -> _Group:
+def _unpacked(folder: archives.ArchiveFolder) -> FileGroup:
     places = {printable(name): place for name, place in folder.files.items()}
 
     def read(name: str, size_bytes: int | None) -> bytes:
         with open(places[name], "rb") as stream:
             return stream.read(size_bytes)
 
-    return _Group({name: place.stat().st_size for name, place in places.items()}, read)
+    return FileGroup({name: place.stat().st_size for name, place in places.items()}, read)
 
 
 class _Names:
@@ -477,18 +416,18 @@ def _refuse_published(tree: Tree, path: str, found: Listing) -> None:
 
 def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> list[str] | None:
     """Return the packages and folders to walk in a folder, or None if it is a package itself."""
-    xml = [name for name in found.files if _XML.search(name)]
+    xml = [name for name in found.files if XML.search(name)]
     tars = [name for name in found.files if _ARCHIVE.search(name)]
     folders = [f"{name}/" for name in found.folders]
     # A rejected entry is reported as a package if it would have been one.
     refused = [name for name in found.refused if name.endswith("/") or _ARCHIVE.search(name)]
     if is_root:
-        refused += [name for name in found.refused if _XML.search(name)]
+        refused += [name for name in found.refused if XML.search(name)]
     everything = [*xml, *tars, *folders, *refused]
     # A zip next to one article is a supplement, as in packages of PMC.
     if not xml or (is_root and (len(xml) > 1 or not all(map(_ZIP.search, tars)))):
         return everything or None
-    group = _Group(found.files, lambda name, size_bytes: tree.read(f"{path}/{name}", size_bytes))
+    group = _group(tree, path, found.files)
     # A package may hold archives, and folders, of supplements.
     if tars and len(list(itertools.islice(filter(group.is_article, xml), 2))) > 1:
         return everything
@@ -499,8 +438,8 @@ def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> lis
 
 def _has_article(tree: Tree, path: str, folder: str) -> bool:
     below = tree.below(f"{path}/{folder}").files
-    group = _Group(below, lambda name, size_bytes: tree.read(f"{path}/{folder}/{name}", size_bytes))
-    return any(group.is_article(name) for name in below if _XML.search(name))
+    group = _group(tree, f"{path}/{folder}", below)
+    return any(group.is_article(name) for name in below if XML.search(name))
 
 
 def _last(path: str) -> str:

@@ -7,8 +7,7 @@ import itertools
 import logging
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from biovl.core.filesystems import Tree, translate_storage_errors
 from biovl.core.records import Article, Panel, plain_doi
 from biovl.harvest import table_images
 from biovl.harvest.sources import Address, Package
+from biovl.harvest.table_groups import ColumnStatistics, join_groups
 from biovl.harvest.table_rows import SPILLED, raw_rows
 from biovl.images import dicom
 
@@ -40,13 +40,6 @@ _KNOWN = (
 _CALLED = {"group": "group_id"}
 """Default names of columns in the table where they differ from ours; ``columns`` overrides them.
 Many tables use ``group`` for the arm of a trial."""
-_GROUPS = re.compile(
-    "patient|subject|participant|person|individual|volunteer|donor|animal|mouse|specimen|biopsy"
-    "|study|case|mrn|accession|encounter|exam|visit|group",
-    re.IGNORECASE,
-)
-"""Names of columns whose images look alike, and so belong into one split."""
-_IDS = re.compile(r"(?:^|[^A-Za-z])(?:id|uid|no|nr|number)$|[a-z]I[Dd]$|[a-z]Uid$", re.IGNORECASE)
 _TAKEN = frozenset(
     [
         *(*records.schema(Panel).names, *records.schema(Article).names),
@@ -146,12 +139,15 @@ class TableSource:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._articles: list[tuple[str, list[dict[str, str]]]] | None = None
-        self._columns = _Columns()
+        self._columns = ColumnStatistics()
 
     def warnings(self) -> list[str]:
         """Return warnings about dates, and about the splits: without groups, patients may leak."""
         self._read_table()
-        found, undated = self._columns.warnings(self._config), self._columns.undated
+        config, undated = self._config, self._columns.undated
+        found = self._columns.warnings(
+            group=_called(config, "group"), article=_called(config, "article_id")
+        )
         if undated:
             found.append(
                 f"the column published of {undated:,} rows begins with no date such as 2011, "
@@ -234,89 +230,14 @@ class TableSource:
                 articles.setdefault(own, []).append(row)
             if not articles:
                 raise SourceError(f"source.path: {self._config.path} has no rows")
-            _join_groups(articles.values())
+            join_groups(articles.values())
             self._articles = list(articles.items())
         return self._articles
-
-
-@dataclass
-class _Columns:
-    """Statistics of the table's columns that are not read."""
-
-    names: dict[str, None] = field(default_factory=dict)
-    rows: int = 0
-    values: dict[str, set[str]] = field(default_factory=dict)
-    """Values of unread columns that may identify a patient or similar."""
-    filled: Counter[str] = field(default_factory=Counter)
-    """Number of rows with a value, for the same columns."""
-    undated: int = 0
-    """Number of rows whose ``published`` is no ISO date."""
-
-    def add(self, row: Mapping[str, Any], read: set[str]) -> None:
-        """Count a row."""
-        self.rows += 1
-        self.names.update(dict.fromkeys(name for name in row if name != SPILLED))
-        for name, value in row.items():
-            if name in read or not (_GROUPS.search(name) or _IDS.search(name)):
-                continue
-            if value not in (None, "") and not isinstance(value, dict | list | bytes):
-                self.values.setdefault(name, set()).add(str(value))
-                self.filled[name] += 1
-
-    def warnings(self, config: Config) -> list[str]:
-        """Return reasons why figures of one patient may be in several splits."""
-        if _called(config, "group") in self.names:
-            return []
-        first = "no column says what must stay in one split: "
-        if _called(config, "article_id") in self.names:
-            first += "rows that share an article_id do; a patient of several articles does not"
-        else:
-            first += f"each of the {self.rows:,} rows counts as an article of its own"
-        found = [f"{first}. --set source.columns.group=COLUMN names the patient, or the like"]
-        for name, values in sorted(self.values.items()):
-            count = self.filled[name]
-            if len(values) < count:
-                found.append(
-                    f"PATIENTS MAY LEAK ACROSS SPLITS: column {name} has {len(values):,} values in "
-                    f"{count:,} rows; rows that share one are divided among train, val and test. "
-                    f"--set source.columns.group={name} keeps them together"
-                )
-            elif _GROUPS.search(name):
-                found.append(
-                    f"column {name} is not read; where it names patients that another table "
-                    f"repeats, --set source.columns.group={name}"
-                )
-        return found
 
 
 def _called(config: Config, ours: str) -> str:
     """Return the table's name of one of our columns."""
     return config.columns.get(ours, _CALLED.get(ours, ours))
-
-
-def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
-    """Merge groups that share an article, or a DOI: neither may be divided among splits."""
-    above: dict[str, str] = {}
-    whole = list(articles)
-    told = Counter(doi for rows in whole for doi in {row["doi"].lower() for row in rows} if doi)
-
-    def groups(rows: list[dict[str, str]]) -> list[str]:
-        shared = [row["doi"].lower() for row in rows if told[row["doi"].lower()] > 1]
-        return [*(row["group"] for row in rows if row["group"]), *shared]
-
-    def root(group: str) -> str:
-        while above.get(group, group) != group:
-            above[group] = above.get(above[group], above[group])
-            group = above[group]
-        return group
-
-    for rows in whole:
-        roots = sorted({root(group) for group in groups(rows)})
-        above.update(dict.fromkeys(roots, roots[0]) if roots else {})
-    for rows in whole:
-        shared = next((root(group) for group in groups(rows)), "")
-        for row in rows:
-            row["group"] = shared
 
 
 def _package(
@@ -441,7 +362,7 @@ def _size(images: Tree, folder: str, path: str) -> int | None:
     return int(info.size) if info.type == pafs.FileType.File else None
 
 
-def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, str]]:
+def _rows(table: Tree, config: Config, columns: ColumnStatistics) -> Iterator[dict[str, str]]:
     """Yield the rows of the table under our column names, all values as text.
 
     Raises:
