@@ -1,6 +1,7 @@
 """Conversion of drawing calls and arrays to the pixels of one panel."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import matplotlib
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
-from skimage import filters
+from skimage import data, filters
 
 from biovl.sample.words import Rng
 
@@ -41,6 +42,12 @@ def plot_pixels(draw: Callable[[Axes], None], box: Box = FRAMED) -> np.ndarray:
         canvas.draw()  # type: ignore[no-untyped-call]
         drawn = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     return drawn[..., :3].copy()
+
+
+@cache
+def bundled(name: str) -> np.ndarray:
+    """Return an image inside scikit-image's wheel; nothing is downloaded."""
+    return np.asarray(getattr(data, name)())
 
 
 def to_rgb(image: np.ndarray) -> np.ndarray:

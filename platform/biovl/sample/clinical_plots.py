@@ -7,10 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from biovl.sample.canvas import BARE, plot_pixels
-from biovl.sample.words import COLOURS, PanelContent, Rng, Topic, count, pick
-
-P = "<italic>P</italic>"
-N = "<italic>n</italic>"
+from biovl.sample.words import COLOURS, N, P, PanelContent, Rng, Topic, count, pick
 
 
 def survival(topic: Topic, rng: Rng) -> PanelContent:

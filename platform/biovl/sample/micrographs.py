@@ -4,11 +4,10 @@ Only images inside scikit-image's wheel are used; nothing is downloaded.
 """
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from PIL import Image, ImageDraw
-from skimage import color, data, transform
+from skimage import color, transform
 
 from biovl.sample.canvas import (
     HEIGHT,
@@ -16,6 +15,7 @@ from biovl.sample.canvas import (
     X,
     Y,
     blur,
+    bundled,
     crop,
     ellipse,
     noise,
@@ -23,11 +23,6 @@ from biovl.sample.canvas import (
     with_scale_bar,
 )
 from biovl.sample.words import PanelContent, Rng, Topic, count, font, pick
-
-
-@cache
-def _bundled(name: str) -> np.ndarray:
-    return np.asarray(getattr(data, name)())
 
 
 def histology(topic: Topic, rng: Rng) -> PanelContent:
@@ -79,7 +74,7 @@ def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
     strength, words, words_es = pick(
         rng, ((0.25, "weak", "débil"), (1.0, "moderate", "moderada"), (1.9, "strong", "intensa"))
     )
-    photo = crop(_bundled("immunohistochemistry"), rng, (0.45, 1.0))
+    photo = crop(bundled("immunohistochemistry"), rng, (0.45, 1.0))
     photo = photo[:: pick(rng, (1, -1)), :: pick(rng, (1, -1))]
     stains = color.rgb2hed(photo)
     stains[..., 2] *= strength
@@ -135,7 +130,7 @@ def fluorescence(topic: Topic, rng: Rng) -> PanelContent:
 
 def phase_image(topic: Topic, rng: Rng) -> PanelContent:
     """Crop the bundled quantitative phase image, in grey or pseudo-colour."""
-    cell = _bundled("cell")
+    cell = bundled("cell")
     angle = float(rng.integers(360))
     turned = transform.rotate(cell, angle, mode="reflect", preserve_range=True)  # type: ignore[no-untyped-call]
     y, x = np.unravel_index(np.argmax(blur(turned.astype(float), 25)), turned.shape)

@@ -6,10 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from biovl.sample.canvas import plot_pixels
-from biovl.sample.words import COLOURS, PanelContent, Rng, Topic, count, pick
-
-P = "<italic>P</italic>"
-N = "<italic>n</italic>"
+from biovl.sample.words import COLOURS, N, P, PanelContent, Rng, Topic, count, pick
 
 
 def bars(topic: Topic, rng: Rng) -> PanelContent:

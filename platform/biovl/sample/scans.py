@@ -1,24 +1,17 @@
 """Synthetic clinical images: fundus photographs, CT, MRI, radiographs, ultrasound."""
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from PIL import Image, ImageDraw
-from skimage import data
 
-from biovl.sample.canvas import HEIGHT, WIDTH, X, Y, blur, crop, ellipse, noise, to_rgb
+from biovl.sample.canvas import HEIGHT, WIDTH, X, Y, blur, bundled, crop, ellipse, noise, to_rgb
 from biovl.sample.words import PanelContent, Rng, Topic, pick
-
-
-@cache
-def _bundled(name: str) -> np.ndarray:
-    return np.asarray(getattr(data, name)())
 
 
 def fundus(topic: Topic, rng: Rng) -> PanelContent:
     """Crop the bundled fundus photograph, in colour or red-free, with or without lesions."""
-    photo = crop(_bundled("retina"), rng, (0.55, 1.0)).copy()
+    photo = crop(bundled("retina"), rng, (0.55, 1.0)).copy()
     photo = np.ascontiguousarray(photo[:: pick(rng, (1, -1)), :: pick(rng, (1, -1))])
     lesions, red_free = bool(rng.integers(2)), bool(rng.integers(2))
     if lesions:
@@ -49,7 +42,7 @@ def brain_scan(topic: Topic, rng: Rng) -> PanelContent:
     left, bright = bool(rng.integers(2)), bool(rng.integers(2))
     modality = pick(rng, ("CT", "T1-weighted MRI", "T2-weighted MRI"))
     phantom = np.asarray(
-        Image.fromarray(_bundled("shepp_logan_phantom")).resize((HEIGHT - 20, HEIGHT - 20))
+        Image.fromarray(bundled("shepp_logan_phantom")).resize((HEIGHT - 20, HEIGHT - 20))
     )
     head = np.pad(phantom, ((10, 10), ((WIDTH - HEIGHT + 20) // 2, (WIDTH - HEIGHT + 20) // 2)))
     inside, skull = (head > 0.05) & (head < 0.6), head > 0.6

@@ -105,6 +105,9 @@ _COUNTS = [
     "twelve",
 ]
 
+P, N = "<italic>P</italic>", "<italic>n</italic>"
+"""Of a probability, and of a number of samples, as inline JATS."""
+
 METHODS = (
     "Data are from three independent experiments performed in triplicate and are shown as "
     "mean ± s.e.m.",
