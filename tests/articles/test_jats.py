@@ -154,9 +154,10 @@ def test_caption_text_is_exact(inner: str, text: str) -> None:
         ),
         (
             "<tex-math>\\begin{document}\\newcommand{\\bialpha}{\\boldsymbol{\\alpha}}\\newcommand{\\bimu}"
-            "{\\boldsymbol{\\mu}}\\begin{equation}\\tag{1}x^2\\end{equation}\\end{document}</tex-math>",
-            "\\tag{1}x^2",
+            "{\\boldsymbol{\\mu}}\\begin{equation}\\tag{1}x^2\\\\(y)\\end{equation}\\end{document}</tex-math>",
+            "\\tag{1}x^2\\\\(y)",
         ),
+        ("<tex-math>\\begin{document}\\(x^2\\)\\end{document}</tex-math>", "x^2"),
         (
             "<inline-formula><alternatives><tex-math>\\documentclass{minimal}\\begin{document}$$k$$\\end{document}</tex-math>"
             "<mml:math><mml:mi>k</mml:mi></mml:math><inline-graphic xlink:href='e1.gif'/></alternatives></inline-formula>",

@@ -40,7 +40,7 @@ _TEX_BODY = re.compile(r"\\begin\{document\}(?:\s*\}\{\})?(.*?)\\end\{document\}
 # What displays a formula, and the macros that ARVO defines in each one.
 _TEX_FRAME = re.compile(
     r"\\(?:begin|end)\{(?:equation|displaymath|eqnarray|align|gather|multline)\*?\}"
-    r"|\\newcommand\{\\\w+\}\{(?:[^{}]|\{[^{}]*\})*+\}"
+    r"|(?<!\\)\\[()]|\\newcommand\{\\\w+\}\{(?:[^{}]|\{[^{}]*\})*+\}"
 )
 
 
