@@ -66,8 +66,9 @@ class ImageConfig:
 
     short_side_px: PositiveInt | None = None
     """Maximum length of the shorter side, in pixels: larger images are reduced, and stored as RGB
-    JPEG. None: keep the published bytes; what training readers do not support or show wrongly
-    (TIFF, GIF, 16 bits, transparent parts, an EXIF orientation …) becomes PNG as displayed."""
+    JPEG, or as PNG if a side is above 65,500 px. None: keep the published bytes; what training
+    readers do not support or show wrongly (TIFF, GIF, 16 bits, transparent parts, an EXIF
+    orientation …) becomes PNG as displayed."""
 
     jpeg_quality: Annotated[int, Field(ge=1, le=95)] = 90
     """JPEG quality of reduced images, on Pillow's scale."""
