@@ -13,7 +13,8 @@ from biovl.benchmark import encoders, few_shot, fine_tune_job, probe
 from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import DrawResult
-from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, accuracy_and_likelihood
+from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig
+from biovl.benchmark.probe import accuracy_and_likelihood
 from biovl.benchmark.tasks import LearningRun, fine_tune, linear_probe
 from biovl.benchmark.tasks.fine_tune import FineTuneRun
 from biovl.core import config as configs
@@ -72,7 +73,7 @@ def test_a_tiny_tower_learns_what_a_probe_of_it_does_not_see(tmp_path: Path) -> 
     while one.training.epochs_done < one.training.epochs:
         one.training.epoch()
     test = np.flatnonzero(data.splits == "test")
-    accuracy, _ = accuracy_and_likelihood(one.predict(test), data.labels[test].tolist())
+    accuracy, _ = accuracy_and_likelihood(one.predict(test), data.labels[test])
     vectors = embedded(vectors_of(encoders.load(str(folder)), data))
     probed = linear_probe.build(linear_probe.Config(data="", fractions=(1.0,), resamples=10))
     assert accuracy > 0.9

@@ -21,7 +21,6 @@ from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import plugins
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
-from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
 
 TASKS = "benchmark.tasks"
@@ -48,9 +47,7 @@ def data_exists(benchmark: Benchmark, data_root: str) -> bool:
     """Return whether the data of a benchmark exists."""
     if not data_root:
         return False
-    filesystem, path = open_location(data_uri(benchmark, data_root))
-    with translate_storage_errors(data_root):
-        kind = filesystem.get_file_info(path).type
+    kind = opening.location_type(data_uri(benchmark, data_root))
     return bool(kind != pafs.FileType.NotFound)
 
 
@@ -61,7 +58,7 @@ def data_uri(benchmark: Benchmark, data_root: str) -> str:
     """
     root = data_root.rstrip("/")
     prepared_uri = f"{root}/{benchmark.name}"
-    is_prepared = prepared.is_prepared(prepared_uri)
+    is_prepared = prepared.holds(prepared_uri) is not None
     return prepared_uri if is_prepared else f"{root}/{benchmark.location}"
 
 
@@ -76,10 +73,7 @@ def check_data_root(config: BenchmarkConfig) -> None:
     hint = "the folder with the data of benchmarks; benchmark --list says where it has each"
     if not config.data_root:
         raise ConfigError(f"data_root is required for {', '.join(config.benchmarks)}: {hint}")
-    filesystem, path = open_location(config.data_root)
-    with translate_storage_errors(config.data_root):
-        kind = filesystem.get_file_info(path).type
-    if kind != pafs.FileType.Directory:
+    if opening.location_type(config.data_root) != pafs.FileType.Directory:
         raise ConfigError(f"data_root: {config.data_root} is not a folder; expected {hint}")
 
 

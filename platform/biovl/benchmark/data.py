@@ -39,15 +39,19 @@ def dataset_plugin(data: str | Plugin) -> Plugin:
     return Plugin(name, {"path": data})
 
 
+def location_type(uri: str) -> pafs.FileType:
+    """Return whether a location is a file or a folder, or does not exist."""
+    filesystem, path = open_location(uri)
+    with translate_storage_errors(uri):
+        return filesystem.get_file_info(path).type
+
+
 def _format(uri: str) -> str:
     if uri.endswith(".npz"):
         return "medmnist"
     if uri.endswith((".csv", ".tsv")):
         return "captions"
-    filesystem, path = open_location(uri)
-    with translate_storage_errors(uri):
-        info = filesystem.get_file_info(path)
-    if info.type != pafs.FileType.Directory:
+    if location_type(uri) != pafs.FileType.Directory:
         raise ArtifactError(f"{uri} is not a folder, .npz, .csv or .tsv file")
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import ray
 import torch
 
-from biovl.benchmark import embedding, encoders, few_shot, fine_tuning, probe
+from biovl.benchmark import embedding, encoders, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import DrawResult
 from biovl.benchmark.fine_tuning import Crops, Tuner
@@ -147,9 +147,7 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
     found: dict[str, Any] = {"images": len(train), "epochs": tuner.training.epochs, "val": None}
     if loss is not None:
         if len(val):
-            found["val"] = fine_tuning.accuracy_and_likelihood(
-                tuner.predict(val), data.labels[val].tolist()
-            )
+            found["val"] = probe.accuracy_and_likelihood(tuner.predict(val), data.labels[val])
         stream = io.BytesIO()
         np.save(stream, tuner.predict(test), allow_pickle=False)
         draft.folder.write(_logits(training), stream.getvalue())

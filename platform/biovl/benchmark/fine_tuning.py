@@ -4,7 +4,7 @@ The head takes unit embeddings, scaled as for the linear probe, and starts at ze
 what a probe learns. Images are preprocessed as for inference, without augmentation.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
@@ -187,13 +187,6 @@ class Tuner:
 
     def _pixels(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(self._crops(rows)).to(self._device)
-
-
-def accuracy_and_likelihood(logits_VC: np.ndarray, labels_V: Sequence[int]) -> tuple[float, float]:
-    """Return the accuracy and the mean log-likelihood."""
-    right = float((logits_VC.argmax(1) == np.asarray(labels_V)).mean())
-    target_V = torch.from_numpy(np.asarray(labels_V, np.int64))
-    return right, -float(F.cross_entropy(torch.from_numpy(logits_VC), target_V))
 
 
 def _matrices_first(

@@ -133,7 +133,8 @@ def fit_with_validation(
         device: Device to compute on.
     """
     fits = list(_fitted(*train, classes, strengths, device))
-    scores = [_judged(fitted, *val) for fitted in fits]
+    features_VD, labels_V = val
+    scores = [accuracy_and_likelihood(one.logits(features_VD), labels_V) for one in fits]
     return fits[_best(scores)]
 
 
@@ -158,9 +159,10 @@ def fit_with_cross_validation(
     for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
         val_T = fold_T == fold
         if val_T.any():
-            val = features_TD[val_T], labels_T[val_T]
             fits = _fitted(features_TD[~val_T], labels_T[~val_T], classes, values, device)
-            scores += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
+            logits = [fitted.logits(features_TD[val_T]) for fitted in fits]
+            found = [accuracy_and_likelihood(logits_VC, labels_T[val_T]) for logits_VC in logits]
+            scores += val_T.sum() * np.array(found)
     strength = values[_best(scores.tolist())] if scores.any() else 1.0
     return fit(features_TD, labels_T, classes, strength, device=device)
 
@@ -174,11 +176,11 @@ def folds(labels_T: np.ndarray, seed: int) -> np.ndarray:
     return fold_T
 
 
-def _judged(fitted: Probe, features_VD: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:
+def accuracy_and_likelihood(logits_VC: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:
     """Return the accuracy and the mean log-likelihood."""
-    logits_VC = torch.from_numpy(fitted.logits(features_VD))
-    right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
-    return right, -float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
+    right = float((logits_VC.argmax(1) == labels_V).mean())
+    target_V = torch.from_numpy(labels_V.astype(np.int64))
+    return right, -float(F.cross_entropy(torch.from_numpy(logits_VC), target_V))
 
 
 def _best(scores: Sequence[Sequence[float]]) -> int:

@@ -12,14 +12,7 @@ from biovl.benchmark import data as opening
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
-from biovl.benchmark.stored_images import (
-    Chosen,
-    ImageFiles,
-    JoinedImages,
-    hash_of,
-    parts_of,
-    version_of,
-)
+from biovl.benchmark.stored_images import Chosen, ImageFiles, JoinedImages, parts_of, version_of
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
@@ -102,10 +95,9 @@ def seed_images(seeds: str | Plugin, count: int, seed: int) -> Images:
     plugin = opening.dataset_plugin(seeds)
     images: Images
     if isinstance(seeds, str) and plugin.name == "folder":
-        tree, folder = Tree(seeds), Folder(seeds)
+        tree = Tree(seeds)
         files = sorted(tree.below(tree.path).files)
-        names = tuple(name for name in files if name.lower().endswith(ENDINGS))
-        images = ImageFiles(seeds, names, hash_of([version_of(folder, name) for name in names]))
+        images = ImageFiles.of(seeds, [one for one in files if one.lower().endswith(ENDINGS)])
     else:
         images = opening.open_dataset(plugin).images
     if not len(images):

@@ -45,6 +45,12 @@ def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
     return name, info.size or 0, info.mtime_ns or 0
 
 
+def files_of(images: Images, at_once: int = 256) -> Iterator[bytes]:
+    """Yield all encoded files of a dataset, of which ``at_once`` are in memory at a time."""
+    for start in range(0, len(images), at_once):
+        yield from images.read(start, min(start + at_once, len(images)))
+
+
 @dataclass(frozen=True)
 class ImageFiles:
     """Images in separate files."""
@@ -55,6 +61,12 @@ class ImageFiles:
     """Paths relative to the folder."""
     fingerprint: str
     """Hash of the versions of the files."""
+
+    @classmethod
+    def of(cls, uri: str, names: Sequence[str]) -> "ImageFiles":
+        """Return the named images of a folder; their versions are looked up."""
+        folder = Folder(uri)
+        return cls(uri, tuple(names), hash_of([version_of(folder, name) for name in names]))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -96,14 +108,7 @@ class Column:
 
     def read(self, start: int, stop: int) -> list[bytes]:
         """Return the files of a range; ``b""`` for an empty cell. Reads whole row groups."""
-        folder, files, first = Folder(self.uri), list[bytes](), 0
-        for name, rows in self.parts:
-            begin, end = max(start - first, 0), min(stop - first, rows)
-            if begin < end:
-                with open_part(folder, name) as file:
-                    files += _cells(file, self.column, begin, end)
-            first += rows
-        return files
+        return self.take(np.arange(start, min(stop, len(self))))
 
     def take(self, row_K: np.ndarray) -> list[bytes]:
         """Return the files of some rows, in any order. Reads each row group once."""
@@ -126,19 +131,8 @@ def _taken(file: pq.ParquetFile, column: str, row_K: np.ndarray) -> list[bytes]:
         own = row_K[(row_K >= first) & (row_K < first + rows)] - first
         if len(own):
             cells = file.read_row_group(number, columns=[column]).column(0)
-            files += [image_bytes(cell) for cell in cells.take(own).to_pylist()]
-        first += rows
-    return files
-
-
-def _cells(file: pq.ParquetFile, column: str, start: int, stop: int) -> list[bytes]:
-    files, first = list[bytes](), 0
-    for number in range(file.num_row_groups):
-        rows = file.metadata.row_group(number).num_rows
-        begin, end = max(start - first, 0), min(stop - first, rows)
-        if begin < end:
-            cells = file.read_row_group(number, columns=[column]).column(0)
-            files += [image_bytes(cell) for cell in cells.slice(begin, end - begin).to_pylist()]
+            # Not take, which copies cells to one array: that has at most 2 GB.
+            files += [image_bytes(cells[row].as_py()) for row in own.tolist()]
         first += rows
     return files
 
@@ -215,7 +209,7 @@ class Array:
             size = int(np.prod(self.shape[1:]))
             stream.seek(start * size, io.SEEK_CUR)
             data = stream.read((stop - start) * size)
-        return [_png(pixels) for pixels in np.frombuffer(data, np.uint8).reshape(shape)]
+        return [png(pixels) for pixels in np.frombuffer(data, np.uint8).reshape(shape)]
 
 
 @contextlib.contextmanager
@@ -268,7 +262,8 @@ def array_names(uri: str, name: str) -> set[str]:
         raise ArtifactError(f"{uri}/{name} is not an npz file: {error}") from error
 
 
-def _png(pixels: np.ndarray) -> bytes:
+def png(pixels: np.ndarray) -> bytes:
+    """Return pixels as lossless PNG. uint8, [H, W], [H, W, 1] or [H, W, 3]."""
     grey = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
     stream = io.BytesIO()
     Image.fromarray(grey).save(stream, "PNG", compress_level=1)

@@ -27,6 +27,7 @@ from biovl.benchmark.stored_images import (
     Chosen,
     Column,
     ImageFiles,
+    files_of,
     hash_of,
     image_bytes,
     parquet_parts,
@@ -99,7 +100,8 @@ class Published:
         if self.folder:
             files = tuple(f"{self.folder}/{name}" for name in names)
             # Contents, not times: a copy of the folder has the same fingerprint.
-            return ImageFiles(uri, files, hash_of(versions, _digests(ImageFiles(uri, files, ""))))
+            digests = [sha256_hex(data) for data in files_of(ImageFiles(uri, files, ""), _AT_ONCE)]
+            return ImageFiles(uri, files, hash_of(versions, digests))
         parts, _, known = parquet_parts(uri)
         rows = np.array([row for _, row in versions], np.int64)
         return Chosen(Column(uri, parts, "image", f"{known}-image"), rows)
@@ -132,12 +134,6 @@ def published(uri: str) -> Published:
         )
     versions = _image_sizes(folder, images)
     return Published(questions=rows, form=form, folder=images, versions=versions)
-
-
-def _digests(images: Images) -> list[str]:
-    starts = range(0, len(images), _AT_ONCE)
-    parts = [images.read(start, min(start + _AT_ONCE, len(images))) for start in starts]
-    return [sha256_hex(data) for part in parts for data in part]
 
 
 def of_osf(rows: Sequence[Mapping[str, Any]]) -> list[Question]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
-from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
+from biovl.benchmark.stored_images import ImageFiles
 from biovl.core import spreadsheets
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -79,10 +79,9 @@ def build(config: Config) -> Pairs:
     for row in inside:
         rows_of.setdefault(posixpath.normpath(files[row]), []).append(row)
     names, first = tuple(rows_of), [rows[0] for rows in rows_of.values()]
-    versions = [version_of(folder, file) for file in names]
     return selection.pairs(
         name=name.rpartition(".")[0],
-        images=ImageFiles(uri or ".", names, hash_of(versions)),
+        images=ImageFiles.of(uri or ".", names),
         texts=[[captions[row] for row in rows] for rows in rows_of.values()],
         ids=[f"{row}/{file}" for row, file in zip(first, names, strict=True)],
         about=table.drop_columns([config.image, config.caption]).take(first),

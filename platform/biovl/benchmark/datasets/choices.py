@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 
 from biovl.benchmark import choice_columns, choices, selection
 from biovl.benchmark.choices import Choices
-from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
+from biovl.benchmark.stored_images import Chosen, Column, files_of, parquet_parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.tables import open_part
 
 OTHER_SPLIT = "of another split than test"
-
-_AT_ONCE = 256
 
 _Captions = dict[tuple[str, str], tuple[str, ...]]
 """Captions by task and option, since tasks may share options: one per wording."""
@@ -104,7 +102,11 @@ def build(config: Config) -> Choices:
     if unknown:
         existing = ", ".join(sorted(set(tasks))[:40])
         raise ArtifactError(f"{config.path} has no task {unknown[0]!r}; found {existing}")
-    image_ids = _strings(table, config.image_id) if config.image_id else _digests(images, rows)
+    if config.image_id:
+        image_ids = _strings(table, config.image_id)
+    else:
+        files = files_of(Chosen(images, rows))
+        image_ids = [hashlib.blake2b(data, digest_size=16).hexdigest() for data in files]
 
     def reasons() -> list[str | None]:
         by_wording = [
@@ -322,11 +324,3 @@ def _answers(config: Config, table: pa.Table, column: str, options: list[list[st
         raise ArtifactError(f"{config.path}: {column} is {kind}, expected integers or strings")
     answers = table[column].to_pylist()
     return [place(answer, offered) for answer, offered in zip(answers, options, strict=True)]
-
-
-def _digests(images: Column, rows: np.ndarray) -> list[str]:
-    chosen, digests = Chosen(images, rows), list[str]()
-    for start in range(0, len(chosen), _AT_ONCE):
-        read = chosen.read(start, min(start + _AT_ONCE, len(chosen)))
-        digests += [hashlib.blake2b(data, digest_size=16).hexdigest() for data in read]
-    return digests

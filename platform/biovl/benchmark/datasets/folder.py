@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from biovl.benchmark import selection
 from biovl.benchmark.class_names import normalize
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
-from biovl.core.artifacts import Folder
+from biovl.benchmark.stored_images import ImageFiles
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
 
@@ -92,12 +91,9 @@ def build(config: Config) -> LabelledImages:
         for file, split in files_of[name]
     ]
     names = tuple(file for file, _, _ in rows)
-    folder_of = Folder(config.path)
     return selection.labelled(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=ImageFiles(
-            config.path, names, hash_of([version_of(folder_of, name) for name in names])
-        ),
+        images=ImageFiles.of(config.path, names),
         labels=[number for _, number, _ in rows],
         classes=[name.replace("_", " ") for name in classes],
         splits=[split for _, _, split in rows],

@@ -22,15 +22,6 @@ class Config:
     uncertain and blank ones are left out. Empty: by ``label``."""
 
 
-def is_prepared(uri: str) -> bool:
-    """Return whether a folder was published by ``biovl prepare``.
-
-    Raises:
-        ArtifactError: If its manifest cannot be read.
-    """
-    return holds(uri) is not None
-
-
 def holds(uri: str) -> str | None:
     """Return the kind of rows in a prepared folder (``RawSet.holds``); None if it is not prepared.
 

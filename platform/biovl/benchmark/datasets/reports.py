@@ -17,7 +17,7 @@ import pyarrow as pa
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
-from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
+from biovl.benchmark.stored_images import ImageFiles
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
@@ -70,9 +70,7 @@ def build(config: Config) -> Pairs:
     names = tuple(image for image, _, _ in rows)
     return selection.pairs(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=ImageFiles(
-            config.path, names, hash_of([version_of(folder, name) for name in names])
-        ),
+        images=ImageFiles.of(config.path, names),
         texts=[text for _, text, _ in rows],
         ids=names,
         about=pa.table(

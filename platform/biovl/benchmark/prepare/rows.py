@@ -3,12 +3,8 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-from PIL import Image
 
 from biovl.benchmark.prepare.sets import Example
 from biovl.core.errors import StorageError
@@ -33,14 +29,6 @@ class Row:
     values: Mapping[str, Any]
     defect: str | None = None
     detail: str = ""
-
-
-def png(pixels: np.ndarray) -> bytes:
-    """Return pixels as lossless PNG. uint8, [H, W], [H, W, 1] or [H, W, 3]."""
-    grey = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
-    stream = BytesIO()
-    Image.fromarray(grey).save(stream, "PNG", compress_level=1)
-    return stream.getvalue()
 
 
 def convert(examples: Iterable[Example], threads: int) -> Iterator[Row]:
@@ -73,25 +61,21 @@ def _row(example: Example) -> Row:
         problem = storage_problem(error, example.path)
         if problem is not None:
             raise problem from error
-        return _without(row, UNREADABLE, str(error))
+        return replace(row, defect=UNREADABLE, detail=str(error))
     if dicom.is_dicom(data, example.path):
         # Public sets are de-identified; a frame with a printed side marker is an image like others.
         shown = dicom.to_png(data, burned_in=True)
         if shown.png is None:
-            return _without(row, shown.defect or UNREADABLE, shown.detail or "")
-        return Row(id=row.id, path=_renamed(row.path, "png"), image=shown.png, values=row.values)
+            return replace(row, defect=shown.defect or UNREADABLE, detail=shown.detail or "")
+        return replace(row, path=_renamed(row.path, "png"), image=shown.png)
     encoded = encode.for_training(data, short_side_px=None, jpeg_quality=95)
     defect = encoded.defect
     if defect is None and encoded.data is data:
         defect = decode_rgb(data, enough_px=_ENOUGH_PX).defect
     if defect is not None:
-        return _without(row, defect, "")
+        return replace(row, defect=defect)
     path = row.path if encoded.data is data else _renamed(row.path, encoded.suffix)
-    return Row(id=row.id, path=path, image=encoded.data, values=row.values)
-
-
-def _without(row: Row, defect: str, detail: str) -> Row:
-    return Row(id=row.id, path=row.path, values=row.values, defect=defect, detail=detail)
+    return replace(row, path=path, image=encoded.data)
 
 
 def _renamed(path: str, suffix: str) -> str:

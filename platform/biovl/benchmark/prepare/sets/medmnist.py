@@ -18,9 +18,8 @@ import pyarrow as pa
 from biovl.benchmark.datasets import SPLITS
 from biovl.benchmark.datasets.medmnist import CLASSES
 from biovl.benchmark.prepare.raw_files import RawFiles
-from biovl.benchmark.prepare.rows import png
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
-from biovl.benchmark.stored_images import array_names, open_array
+from biovl.benchmark.stored_images import array_names, open_array, png
 from biovl.core.errors import ArtifactError, SourceError
 
 _SIZES = ("_224", "_128", "_64", "")

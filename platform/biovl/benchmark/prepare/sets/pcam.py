@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from biovl.benchmark.prepare.raw_files import RawFiles
-from biovl.benchmark.prepare.rows import png
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.benchmark.stored_images import png
 from biovl.core.errors import SourceError
 
 CLASSES = ("normal lymph node", "lymph node metastasis")
