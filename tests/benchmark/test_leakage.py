@@ -155,9 +155,16 @@ def test_nothing_leaks_into_an_empty_corpus() -> None:
 
 
 def test_scores_without_leaked_images_are_means_of_the_others() -> None:
-    table = pa.table({"id": ["a", "b", "c", "d"], "accuracy": [1.0, 1.0, 0.0, None]})
-    (score,) = leakage.scores_without(table, {"a"})
-    assert (score.name, score.value, score.count) == ("accuracy", 0.5, 2)
+    data = SimpleNamespace(images=MemoryImages([b"a", b"b", b"c", b"d"]), ids=["a", "b", "c", "d"])
+    table = pa.table({"id": data.ids, "accuracy": [1.0, 1.0, 0.0, None]})
+    first = leakage.NearDuplicates(
+        by=leakage.SAME_FILE, row_P=np.array([0]), corpus_ids=["f"], closeness_P=np.ones(1)
+    )
+    found = leakage.leaks(data.ids, [first])
+    (score,) = leak_report.scores_without(data, table, found, resamples=100, seed=0)
+    assert (score.name, score.value, score.count) == (f"accuracy{leak_report.PART}", 0.5, 2)
+    none = leakage.leaks(data.ids, [])
+    assert leak_report.scores_without(data, table, none, resamples=100, seed=0) == []
 
 
 def test_a_question_leaks_with_its_image() -> None:

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.benchmark import image_hashes, leakage
-from biovl.benchmark.leakage import Leaks
+from biovl.benchmark.leakage import UNLEAKED, Leaks
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score
 from biovl.index.opened import Index
 
@@ -90,10 +89,18 @@ def scores_without(
 ) -> list[Score]:
     """Return the metrics without leaked images or questions, with the suffix ``PART``.
 
-    Empty if no prediction is of a leaked image or question.
+    They are the metrics that are means of a column of the predictions. Empty if no prediction is of
+    a leaked image or question.
     """
-    leaked = leaked_ids(data, leaks)
-    if not leaked & set(predictions["id"].to_pylist()):
-        return []
-    scores = leakage.scores_without(predictions, leaked, resamples=resamples, seed=seed)
-    return [replace(score, name=score.name + PART) for score in scores]
+    leaked = pc.is_in(predictions["id"], pa.array(leaked_ids(data, leaks), pa.string()))
+    unleaked, scores = predictions.filter(pc.invert(leaked)), list[Score]()
+    for name in predictions.column_names if len(unleaked) < len(predictions) else ():
+        if pa.types.is_floating(unleaked.schema.field(name).type) and "/" not in name:
+            values = unleaked[name].drop_null().to_numpy()
+            if len(values):
+                scores.append(
+                    Score.estimated(
+                        *(name + PART, values), resamples=resamples, seed=seed, note=UNLEAKED
+                    )
+                )
+    return scores

@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.benchmark import bootstrap
-from biovl.benchmark.tasks import Score
 from biovl.index.opened import Index
 from biovl.index.query import Filter, Query, QueryPart
 
@@ -157,32 +155,3 @@ def leaks(
         "elsewhere": pc.count_distinct(others["id"]).as_py() - images,
     }
     return Leaks(pairs=pairs, counts=counts)
-
-
-def scores_without(
-    predictions: pa.Table,
-    leaked: Iterable[str],
-    *,
-    resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
-) -> list[Score]:
-    """Return metrics on the examples that did not leak, for metrics that are means of a column.
-
-    Args:
-        predictions: ``TaskOutcome.predictions`` with image ids.
-        leaked: Ids of leaked images.
-        resamples: Bootstrap resamples.
-        seed: Seed of the resamples.
-    """
-    unleaked = predictions.filter(
-        pc.invert(pc.is_in(predictions["id"], pa.array(leaked, pa.string())))
-    )
-    scores = []
-    for name in unleaked.column_names:
-        if pa.types.is_floating(unleaked.schema.field(name).type) and "/" not in name:
-            values = unleaked[name].drop_null().to_numpy()
-            if len(values):
-                scores.append(
-                    Score.estimated(name, values, resamples=resamples, seed=seed, note=UNLEAKED)
-                )
-    return scores

@@ -110,6 +110,26 @@ def labelled(
     )
 
 
+def labels_of_names(
+    path: str, column: str, names: Sequence[str | None], classes: Sequence[str]
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return labels of rows, -1 for other names, and the classes: all names, sorted, if empty.
+
+    Raises:
+        ArtifactError: If no row has one of the classes.
+    """
+    existing = sorted({name for name in names if name})
+    missing = [name for name in classes if name not in existing]
+    if missing:
+        raise ArtifactError(
+            f"{path}: no {column} is {missing[0]!r}, which classes names; found "
+            f"{', '.join(existing[:40])}"
+        )
+    classes = tuple(classes or existing)
+    places = {name: number for number, name in enumerate(classes)}
+    return np.array([places.get(name or "", -1) for name in names], np.int64), classes
+
+
 def _rows(images: Images, row_N: np.ndarray) -> Images:
     first = 0
     for part in parts_of(images):

@@ -26,11 +26,6 @@ _TEXTS = 256
 """Texts per unit of labelling."""
 
 
-def selections(name: str) -> str:
-    """Return the path of the table about a task's selection, relative to the report."""
-    return f"selection/{name}.parquet"
-
-
 def select(
     config: BenchmarkConfig,
     draft: Draft,
@@ -53,7 +48,7 @@ def select(
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def publish(table: pa.Table) -> None:
-        write_table(draft.folder, selections(name), table)
+        write_table(draft.folder, f"selection/{name}.parquet", table)
 
     return task.select(
         data,

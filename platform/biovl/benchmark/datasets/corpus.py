@@ -17,7 +17,6 @@ from biovl.core.shards import parse_pair
 from biovl.core.tables import open_part
 
 _ABOUT = ("caption_tokens", "license_group", "global_concepts", "journal", "published")
-_AT_ONCE = 1_024
 NO_LABEL = "no label"
 
 
@@ -82,22 +81,14 @@ def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
     column = pairs[config.label]
     if pa.types.is_list(column.type):
         raise ArtifactError(f"{config.path}: {config.label} has lists, expected one class each")
-    values = pc.fill_null(column.cast(pa.string()), "")
-    found = sorted(set(values.to_pylist()) - {""})
-    missing = [name for name in config.classes if name not in found]
-    if missing:
-        raise ArtifactError(
-            f"{config.path}: classes has {missing[0]!r}, which no {config.label} is; found "
-            f"{', '.join(found[:40])}"
-        )
-    classes = config.classes or tuple(found)
-    pairs = pairs.append_column("_class", values)
-    has_class = pc.is_in(values, pa.array(classes, pa.string()))
+    names = column.cast(pa.string()).to_pylist()
+    label_N, classes = selection.labels_of_names(config.path, config.label, names, config.classes)
+    pairs, has_class = pairs.append_column("_label", pa.array(label_N)), pa.array(label_N >= 0)
     kept, others = _in_order(pairs.filter(has_class)), pairs.filter(pc.invert(has_class))
     return selection.labelled(
         name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.label}",
         images=_images(config, kept, config.label, *classes),
-        labels=pc.index_in(kept["_class"], pa.array(classes, pa.string())).to_numpy(),
+        labels=kept["_label"].to_numpy(),
         classes=classes,
         splits=kept["split"].to_pylist(),
         ids=kept["pair_id"].to_pylist(),
@@ -124,9 +115,5 @@ def _images(config: Config, pairs: pa.Table, *what: str) -> Ranges:
 
 
 def _texts(images: Ranges) -> list[str]:
-    texts = []
-    for start in range(0, len(images), _AT_ONCE):
-        for stored in images.stored(start, min(start + _AT_ONCE, len(images))):
-            files = parse_pair(stored, images.uri)
-            texts.append(files.get("txt", b"").decode("utf-8", "replace"))
-    return texts
+    files = (parse_pair(stored, images.uri) for stored in images.stored(0, len(images)))
+    return [own.get("txt", b"").decode("utf-8", "replace") for own in files]

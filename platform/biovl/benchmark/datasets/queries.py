@@ -24,6 +24,16 @@ class Config:
     """Queries: captions, or sentences that cite the figure."""
 
 
+def queries_path(subset: str) -> str:
+    """Return the path of the queries of a subset."""
+    return f"{subset}/queries/test-00000-of-00001.parquet"
+
+
+def qrels_path(subset: str) -> str:
+    """Return the path of the relevance judgements of a subset."""
+    return f"{subset}/qrels/test-00000-of-00001.parquet"
+
+
 def build(config: Config) -> Pairs:
     """Return each figure with its query.
 
@@ -33,8 +43,8 @@ def build(config: Config) -> Pairs:
     read_manifest(config.path, KIND)
     folder = Folder(config.path)
     ids = read_table(folder, CORPUS, ["id"])["id"].to_pylist()
-    queries = read_table(folder, f"{config.subset}/queries/test-00000-of-00001.parquet")
-    qrels = read_table(folder, f"{config.subset}/qrels/test-00000-of-00001.parquet")
+    queries = read_table(folder, queries_path(config.subset))
+    qrels = read_table(folder, qrels_path(config.subset))
     text_of = dict(zip(queries["id"].to_pylist(), queries["text"].to_pylist(), strict=True))
     texts: dict[str, list[str]] = {}
     for query, figure in zip(

@@ -180,17 +180,7 @@ def _labels(
         raise ArtifactError(
             f"{config.path}: {config.label} is {column.type}, expected numbers or strings"
         )
-    texts = column.to_pylist()
-    named = tuple(sorted({text for text in texts if text}))
-    missing = [name for name in config.classes if name not in named]
-    if missing:
-        raise ArtifactError(
-            f"{config.path}: classes has {missing[0]!r}, which no {config.label} is; found "
-            f"{', '.join(named[:40])}"
-        )
-    classes = config.classes or named
-    places = {text: number for number, text in enumerate(classes)}
-    return np.array([places.get(text or "", -1) for text in texts], np.int64), classes
+    return selection.labels_of_names(config.path, config.label, column.to_pylist(), config.classes)
 
 
 def _class_names(schema: pa.Schema, column: str) -> list[str]:

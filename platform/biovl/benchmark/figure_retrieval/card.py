@@ -7,10 +7,10 @@ from typing import Any
 import yaml
 
 from biovl.assemble.hub import hub_license
-from biovl.benchmark.datasets.queries import CORPUS
+from biovl.benchmark.datasets.queries import CORPUS, qrels_path, queries_path
 from biovl.benchmark.figure_retrieval.candidates import Candidate
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
-from biovl.benchmark.figure_retrieval.files import CREDITS, SUBSETS, qrels_path, queries_path
+from biovl.benchmark.figure_retrieval.files import CREDITS, SUBSETS
 from biovl.core.markdown import table
 
 

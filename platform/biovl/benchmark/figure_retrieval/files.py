@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from biovl.benchmark.datasets.queries import CORPUS
+from biovl.benchmark.datasets.queries import CORPUS, qrels_path, queries_path
 from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.figure_retrieval.candidates import Candidate
+from biovl.benchmark.prepare.writer import schema_of
 from biovl.core.artifacts import Folder
 from biovl.core.tables import open_part
 
@@ -28,37 +29,7 @@ TASK = "BiomedicalFigureRetrieval"
 """Name of the task in MTEB's form."""
 CREDITS = "credits.parquet"
 _ROW_GROUP = 32
-_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_CORPUS = pa.schema(
-    [("id", pa.string()), ("image", _IMAGE)],
-    metadata={
-        "huggingface": json.dumps(
-            {
-                "info": {
-                    "features": {
-                        "id": {"_type": "Value", "dtype": "string"},
-                        "image": {"_type": "Image"},
-                    }
-                }
-            }
-        )
-    },
-)
-
-
-def queries_path(subset: str) -> str:
-    """Return the path of the queries of a subset."""
-    return f"{subset}/queries/test-00000-of-00001.parquet"
-
-
-def qrels_path(subset: str) -> str:
-    """Return the path of the relevance judgements of a subset."""
-    return f"{subset}/qrels/test-00000-of-00001.parquet"
-
-
-def query_id(subset: str, figure_id: str) -> str:
-    """Return the id of a figure's query."""
-    return f"{subset}-{figure_id}"
+_CORPUS = schema_of({})
 
 
 def image_name(one: Candidate) -> str:
@@ -95,7 +66,7 @@ def write_task(
     tables = {CREDITS: pa.Table.from_pylist([{"id": d.figure_id, **d.credits} for d in drawn])}
     for subset in SUBSETS:
         asked = sorted(drawn, key=lambda one: drawn_key(f"{subset}/{one.figure_id}", seed + 1))
-        ids = [query_id(subset, one.figure_id) for one in asked]
+        ids = [f"{subset}-{one.figure_id}" for one in asked]
         texts = [one.caption if subset == "caption" else one.mention for one in asked]
         answers = [one.figure_id for one in asked]
         tables[queries_path(subset)] = pa.table({"id": ids, "text": texts})

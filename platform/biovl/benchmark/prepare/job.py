@@ -96,7 +96,7 @@ def _write(
     report.stage(split, len(examples))
     left_out, first, label_of = Counter[str](), dict[str, str](), dict[str, Any]()
     part_bytes = config.part_mb * 1_000_000
-    with split_writer(draft.folder, split, schema_of(opened), part_bytes) as writer:
+    with split_writer(draft.folder, split, schema_of(opened.columns), part_bytes) as writer:
         for row in convert(examples, config.threads):
             label, reason = row.values.get("label"), row.defect
             if reason is None and row.id in label_of:

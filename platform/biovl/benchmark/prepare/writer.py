@@ -1,13 +1,12 @@
 """Parquet files of a split, written row by row, in the layout of the Hugging Face hub."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from biovl.benchmark.prepare.rows import Row
-from biovl.benchmark.prepare.sets import RawSet
 from biovl.core.artifacts import Folder
 from biovl.core.parts import ROW_GROUP_BYTES, PartFormat, RowWriter
 
@@ -15,12 +14,12 @@ _ROW_BYTES = 500
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def schema_of(opened: RawSet) -> pa.Schema:
-    """Return the schema: ``id``, ``image`` and the data set's columns.
+def schema_of(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of ``id``, ``image`` and some more columns.
 
     Its metadata tell the library datasets that ``image`` is an image.
     """
-    fields = [("id", pa.string()), ("image", _IMAGE), *opened.columns.items()]
+    fields = [("id", pa.string()), ("image", _IMAGE), *columns.items()]
     features = {name: _feature(name, kind) for name, kind in fields}
     metadata = json.dumps({"info": {"features": features}})
     return pa.schema(fields, metadata={"huggingface": metadata})
