@@ -107,47 +107,44 @@ def folders(
         yield last
 
 
+@dataclass
 class _Reader:
     """Reads a stream once and tracks the open folders, outermost first, and their files."""
 
-    def __init__(
-        self,
-        scratch: Path,
-        members: Callable[[BinaryIO, int], Members],
-        is_whole: Callable[[ArchiveFolder], bool],
-        is_part: Callable[[ArchiveFolder], bool],
-        ignored: Callable[[str], bool],
-        max_bytes: int,
-        max_files: int,
-    ) -> None:
-        self._scratch, self._members, self._ignored = scratch, members, ignored
-        self._is_whole, self._is_part = is_whole, is_part
-        self._max_bytes, self._max_files = max_bytes, max_files
+    scratch: Path
+    members: Callable[[BinaryIO, int], Members]
+    is_whole: Callable[[ArchiveFolder], bool]
+    is_part: Callable[[ArchiveFolder], bool]
+    ignored: Callable[[str], bool]
+    max_bytes: int
+    max_files: int
+    failure: tuple[str, str] | None = None
+    """Why the stream could not be read to its end."""
+    unsafe: list[str] = field(default_factory=list)
+    """Names of members that were skipped as unsafe."""
+
+    def __post_init__(self) -> None:
         self._open = [ArchiveFolder("")]
         self._given_out = self._passed_over = 0
         self._new_place()
-        self.failure: tuple[str, str] | None = None
-        """Why the stream could not be read to its end."""
-        self.unsafe: list[str] = []
-        """Names of members that were skipped as unsafe."""
 
     def _new_place(self) -> None:
-        self._place = Path(tempfile.mkdtemp(dir=self._scratch))
+        self._place = Path(tempfile.mkdtemp(dir=self.scratch))
         self._bytes = self._count = 0
 
     def read(self, stream: BinaryIO) -> Iterator[tuple[ArchiveFolder, Path]]:
         """Yield each complete folder and where its files are; the remaining files come last."""
         try:
-            for member, source in self._members(stream, self._max_bytes):
+            for member, source in self.members(stream, self.max_bytes):
                 name = _safe_name(member)
                 if name is None:
                     self.unsafe.append(f"{member.name!r}"[:200])
-                if name is None or source is None or self._ignored(name):
+                if name is None or source is None or self.ignored(name):
                     self._pass_over(member.size)
                 else:
                     yield from self._enter(name.rpartition("/")[0])
                     self._add(name, member.size, source)
-                    if self._is_part(self._open[-1]):
+                    if self.is_part(self._open[-1]):
                         yield self._part()
         except _TooLargeError as error:
             self.failure = TOO_LARGE, str(error)
@@ -169,7 +166,7 @@ class _Reader:
             left = self._open.pop()
             if left.is_part and not left.files:
                 continue
-            if left.is_part or self._is_whole(left):
+            if left.is_part or self.is_whole(left):
                 place = self._place
                 self._move_rest()
                 self._given_out += 1
@@ -195,7 +192,7 @@ class _Reader:
         """Store one file of the innermost folder."""
         self._bytes += size
         self._count += 1
-        if self._bytes > self._max_bytes or self._count > self._max_files:
+        if self._bytes > self.max_bytes or self._count > self.max_files:
             raise _TooLargeError(f"{self._count} files, {self._bytes / 1e6:.0f} MB")
         place = self._place / str(self._count)
         with open(place, "wb") as target:
@@ -206,12 +203,12 @@ class _Reader:
 
     def _pass_over(self, size: int) -> None:
         self._passed_over += size
-        if self._passed_over > self._max_bytes:
+        if self._passed_over > self.max_bytes:
             raise _TooLargeError(f"{self._passed_over / 1e6:.0f} MB that are not read")
 
     def _unfinished(self) -> ArchiveFolder:
         """Return the name of the member that was being read when the stream ended."""
-        while len(self._open) > 1 and not self._is_whole(self._open[-1]):
+        while len(self._open) > 1 and not self.is_whole(self._open[-1]):
             left = self._open.pop()
             self._open[-1].take(left)
         return self._open[-1]
