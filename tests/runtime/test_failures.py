@@ -4,7 +4,7 @@ import functools
 import io
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.core.errors import ArtifactError, DamagedTable, RayError
 from biovl.core.tables import damaged_tables
 from biovl.runtime import failures, units
-from biovl.runtime.failures import Attempts, explain_resume, raise_task_error, run_task
+from biovl.runtime.failures import Attempts, explain_resume, raise_task_error, run_steps, run_task
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import run_with_model
@@ -118,3 +118,16 @@ def test_a_damaged_table_of_an_input_is_named(tmp_path: Path) -> None:
         read()
     with pytest.raises(pa.ArrowInvalid), explain_resume(job.out):
         pa.array(["a"]).cast(pa.int64())
+
+
+def test_steps_of_a_task_are_followed_by_the_error_that_ends_them() -> None:
+    def values() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ArtifactError("damaged")
+
+    assert list(run_steps("out", lambda: iter([1, 2]))) == [1, 2]
+    first, second, failed = run_steps("out", values)
+    assert (first, second) == (1, 2)
+    with pytest.raises(ArtifactError, match="damaged"):
+        raise_task_error(failed)

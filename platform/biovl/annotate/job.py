@@ -36,6 +36,7 @@ from biovl.runtime.failures import (
     Attempts,
     check_usable,
     raise_task_error,
+    run_steps,
     run_task,
 )
 from biovl.runtime.job import Job, entry_point
@@ -260,23 +261,13 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     (number,) = numbers["item"].to_pylist()
     unit = pending[number]
     what = f"{table.parts[unit.part].name}, {unit.rows} rows from row {unit.first}"
-    made: Iterator[pa.Table] | None = None
 
-    def following() -> pa.Table | None:
-        nonlocal made
-        if made is None:
-            selected = selection.is_selected(config, unit)
-            made = batches.prepare(annotator, table, unit, config.batch, found[unit.part], selected)
-        return next(made, None)
+    def prepared() -> Iterator[pa.Table]:
+        selected = selection.is_selected(config, unit)
+        return batches.prepare(annotator, table, unit, config.batch, found[unit.part], selected)
 
-    while True:
-        step = run_task(config.table, lambda: {"batch": following()}, what)
-        if "batch" not in step:
-            yield pa.Table.from_pylist([step], schema=BATCH)
-            return
-        if step["batch"] is None:
-            return
-        yield step["batch"]
+    for step in run_steps(config.table, prepared, what):
+        yield step if isinstance(step, pa.Table) else pa.Table.from_pylist([step], schema=BATCH)
 
 
 class _Compute:

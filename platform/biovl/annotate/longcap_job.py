@@ -23,7 +23,7 @@ from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.longcap.spending import AnswerCache
 from biovl.annotate.longcap.steps import ModelAnswer, body_of
 from biovl.core.tables import Table
-from biovl.runtime.failures import raise_task_error, run_task
+from biovl.runtime.failures import raise_task_error, run_steps, run_task
 from biovl.runtime.progress import Progress
 
 Processor = Callable[[Dataset], Dataset]
@@ -126,26 +126,15 @@ def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     config, annotator, table, units = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     cache = AnswerCache(annotator.config.cache)
-    rows: Iterator[dict[str, Any]] | None = None
-    while True:
 
-        def work() -> dict[str, Any]:
-            nonlocal rows
-            if rows is None:
-                rows = _selected_rows(config, annotator, table, units[number])
-            row = next(rows, None)
-            if row is None:
-                return {"over": True}
-            return {"next": _next(annotator, cache, {k: cell.as_py() for k, cell in row.items()})}
+    def following() -> Iterator[dict[str, Any]]:
+        for row in _selected_rows(config, annotator, table, units[number]):
+            request = _next(annotator, cache, {name: cell.as_py() for name, cell in row.items()})
+            if request is not None:
+                yield request
 
-        step = run_task(config.table, work)
-        if step.get("over"):
-            return
-        if "next" not in step:
-            yield pa.Table.from_pylist([step], _ASKED)
-            return
-        if step["next"] is not None:
-            yield pa.Table.from_pylist([step["next"]], _ASKED)
+    for row in run_steps(config.table, following):
+        yield pa.Table.from_pylist([row], _ASKED)
 
 
 def _selected_rows(

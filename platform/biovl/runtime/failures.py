@@ -97,6 +97,28 @@ def run_task(
             attempts.end(what)
 
 
+def run_steps(where: str, make: Callable[[], Iterator[Any]], what: str = "") -> Iterator[Any]:
+    """Yield the values of an iterator, each made as a task; last a row with its error, if it fails.
+
+    Args:
+        where: As in ``run_task``.
+        make: Returns the iterator; called with the first value.
+        what: As in ``run_task``.
+    """
+    values: Iterator[Any] | None = None
+
+    def following() -> dict[str, Any]:
+        nonlocal values
+        values = make() if values is None else values
+        value = next(values, None)
+        return {} if value is None else {"value": value}
+
+    while "value" in (row := run_task(where, following, what)):
+        yield row["value"]
+    if row:
+        yield row
+
+
 def _earlier_attempts() -> int:
     """Return how often Ray began the current task before; 0 outside of tasks, and in actors."""
     # Not public: Ray's interfaces for a limit of a dataset's retries end with Ray 2.64.
