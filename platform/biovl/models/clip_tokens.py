@@ -68,7 +68,8 @@ def _clip_tokenizer() -> Tokenizer:
     for line in lines[1 : _VOCABULARY_SIZE - 512 - 2 + 1]:
         left, right = line.split()
         merges.append((left, right))
-    letters = list(_byte_letters())
+    # Only the number of tokens is returned: their ids need not be CLIP's.
+    letters = pre_tokenizers.ByteLevel.alphabet()
     vocabulary = [
         *letters,
         *(letter + "</w>" for letter in letters),
@@ -92,10 +93,3 @@ def _clip_tokenizer() -> Tokenizer:
         ]
     )
     return tokenizer
-
-
-def _byte_letters() -> list[str]:
-    """Return the character for each byte, in the order of CLIP's vocabulary."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return [chr(byte) for byte in printable] + [chr(256 + n) for n, _ in enumerate(others)]
