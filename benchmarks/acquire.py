@@ -158,7 +158,7 @@ def by_us(url: str, records: list[Record], concurrent: int) -> int:
                 service,
                 store,
                 bucket=BUCKET,
-                sizes=SizeLimits(xml_mb=100, file_mb=512),
+                sizes=SizeLimits(xml_bytes=100_000_000, file_bytes=512_000_000),
                 threads=min(concurrent, 32),
             ):
                 assert package.content is not None

@@ -26,18 +26,8 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 class SizeLimits:
     """Maximum sizes of downloaded files."""
 
-    xml_mb: int
-    file_mb: int
-
-    @property
-    def xml_bytes(self) -> int:
-        """Maximum size of an XML file in bytes."""
-        return self.xml_mb * 1_000_000
-
-    @property
-    def file_bytes(self) -> int:
-        """Maximum size of a media file in bytes."""
-        return self.file_mb * 1_000_000
+    xml_bytes: int
+    file_bytes: int
 
 
 class Media:

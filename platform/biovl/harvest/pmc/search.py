@@ -58,16 +58,13 @@ def _listed(uri: str) -> np.ndarray:
 
 
 def _found(config: Config) -> np.ndarray:
-    client = EntrezClient(config.entrez)
-    try:
+    with EntrezClient(config.entrez) as client:
         if config.search_in == "pmc":
             ids = esearch(client, "pmc", config.search, limit=config.search_limit)
         else:
             term = f"({config.search}) AND pubmed pmc[sb]"
             pmids = esearch(client, "pubmed", term, limit=config.search_limit)
             ids = _in_pmc(client, pmids)
-    finally:
-        client.close()
     numbers = {int(number) for number in ids if _ID.fullmatch(number)}
     if not numbers:
         raise SourceError(f"source.search: {config.search!r} has no results in {config.search_in}")

@@ -145,7 +145,9 @@ class Config:
     @property
     def sizes(self) -> SizeLimits:
         """Maximum sizes of downloaded files."""
-        return SizeLimits(xml_mb=self.max_xml_mb, file_mb=self.max_file_mb)
+        return SizeLimits(
+            xml_bytes=self.max_xml_mb * 1_000_000, file_bytes=self.max_file_mb * 1_000_000
+        )
 
     @property
     def filters(self) -> Filters:
