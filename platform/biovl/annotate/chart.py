@@ -10,7 +10,8 @@ _AT_MOST = 31
 
 def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
     """Return a bar chart of the values, the most frequent on top, as PNG."""
-    rows = [(name, count, BLUE) for name, count in sorted(counts.items(), key=_by_count)]
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [(name, count, BLUE) for name, count in ordered]
     with style():
         figure = plot_figure(8, bars_height_in(len(rows), _AT_MOST))
         axes = figure.add_subplot()
@@ -20,7 +21,3 @@ def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
         else:
             draw_empty(axes, f"no {what}")
         return png(figure)
-
-
-def _by_count(item: tuple[str, int]) -> tuple[int, str]:
-    return -item[1], item[0]

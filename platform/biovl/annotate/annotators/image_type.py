@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from biovl.annotate.annotators import Precision, file_bytes, pixels_of
+from biovl.annotate.annotators import LoadedModel, Precision, file_bytes, pixels_of
 from biovl.core.errors import ConfigError
 from biovl.models import encoder as encoders
-from biovl.models.encoder import Encoder, Preparation
+from biovl.models.encoder import Preparation
 
 # Shapes: B images, K keywords, D embedding.
 
@@ -112,8 +112,8 @@ class ImageType:
         pixels_HWC = pixels_of(row["image"])
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
-    def load(self, device: str, precision: Precision) -> "NearestKeyword":
-        """Return the model with the embedded keywords."""
+    def load(self, device: str, precision: Precision) -> LoadedModel:
+        """Return a function from images to their types, and similarities, each of shape [B]."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
         types = [name for name, words in self._keywords.items() for _ in words]
         texts = [
@@ -121,18 +121,13 @@ class ImageType:
             for words in self._keywords.values()
             for word in words
         ]
-        return NearestKeyword(model, np.array(types, object), model.embed_texts(texts))
+        types_K, keywords_KD = np.array(types, object), model.embed_texts(texts)
 
+        def nearest(prepared: np.ndarray) -> dict[str, np.ndarray]:
+            # Ties go to the first keyword.
+            similarity_BK = model.embed_pixels(prepared) @ keywords_KD.T
+            nearest_B = similarity_BK.argmax(axis=1)
+            score_B = similarity_BK[np.arange(len(nearest_B)), nearest_B]
+            return {"image_type": types_K[nearest_B], "image_type_score": score_B}
 
-class NearestKeyword:
-    """A model with embedded keywords, which finds the nearest keyword of images."""
-
-    def __init__(self, encoder: Encoder, types_K: np.ndarray, keywords_KD: np.ndarray) -> None:
-        self._encoder, self._types_K, self._keywords_KD = encoder, types_K, keywords_KD
-
-    def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the type and its similarity, each of shape [B]; ties go to the first keyword."""
-        similarity_BK = self._encoder.embed_pixels(prepared) @ self._keywords_KD.T
-        nearest_B = similarity_BK.argmax(axis=1)
-        score_B = similarity_BK[np.arange(len(nearest_B)), nearest_B]
-        return {"image_type": self._types_K[nearest_B], "image_type_score": score_B}
+        return nearest
