@@ -10,7 +10,7 @@ import pytest
 from biovl.chain.links import StepFailed
 from biovl.chain.reproduce import report
 from biovl.chain.reproduce.cells import Cell, cells
-from biovl.chain.reproduce.command import run
+from biovl.chain.reproduce.command import main
 from biovl.chain.reproduce.graph import Graph, build, read_settings
 from biovl.chain.reproduce.job import Outcome, run_graph, survey
 from biovl.chain.reproduce.papers import choose, read_papers
@@ -131,7 +131,7 @@ def test_a_table_without_its_data_has_the_papers_numbers_and_what_is_missing(
 ) -> None:
     model = str(folder / "biomedclip")
     given = ["--set", f"use.biomedclip={model}", "--set", f"use.biomedclip_384={model}"]
-    run(["biomedclip_s5", "--set", f"folder={tmp_path}", *given])
+    main(["biomedclip_s5", "--set", f"folder={tmp_path}", *given])
     *text, last = capsys.readouterr().out.splitlines()
     summary = json.loads(last)
     assert summary["tables"]["biomedclip_s5"] == {"cells": 12, "ours": 0}

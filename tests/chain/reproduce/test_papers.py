@@ -164,7 +164,7 @@ def test_the_command_rejects_them_before_anything_runs(
 ) -> None:
     for arguments in (["biomedclip_s1", "--dry-run"], ["biomedclip_s1"]):
         with pytest.raises(SystemExit) as end:
-            command.run([*arguments, "--set", f"folder={tmp_path}", "--set", "merge.alpha=0.3"])
+            command.main([*arguments, "--set", f"folder={tmp_path}", "--set", "merge.alpha=0.3"])
         assert end.value.code == 2
         assert "merge.alpha is set" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

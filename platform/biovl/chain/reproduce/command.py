@@ -34,12 +34,15 @@ settings:
 """
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. The last line of standard output is a summary as JSON.
 
     Ends with status 1 if a step failed or is known to fail, and with 2 if a request cannot be met.
+
+    Args:
+        arguments: Command-line arguments; by default those of the process.
     """
-    parsed = _parser().parse_args()
+    parsed = _parser().parse_args(arguments)
     try:
         values = changes_of(parsed.changes)
         failed = _list(values) if parsed.table == "list" else _reproduce(parsed, values)
@@ -99,9 +102,3 @@ def _reproduce(parsed: argparse.Namespace, values: dict[str, Any]) -> bool:
         print(report.write(name, table, papers, found[name], steps))
     print(json.dumps(report.summary(found, steps, outcome)))
     return bool(outcome.failed)
-
-
-def run(arguments: Sequence[str]) -> None:
-    """Run the command with arguments, for tests."""
-    sys.argv = ["biovl reproduce", *arguments]
-    main()
