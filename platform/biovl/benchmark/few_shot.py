@@ -144,8 +144,11 @@ def outcome(
         part = "" if fraction == fractions[0] else f"/{fraction:.6g}"
         of_fraction = [one for one in learnt if one.draw.fraction == fraction]
         for one in of_fraction:
-            name = f"{fraction:.6g}/{one.draw.seed}"
-            table = _with_predictions(table, one.share_EC, is_readable_E, name)
+            name, share_EC = f"{fraction:.6g}/{one.draw.seed}", one.share_EC
+            predicted = _column(share_EC.argmax(1), is_readable_E)
+            table = table.append_column(f"predicted/{name}", predicted)
+            if share_EC.shape[1] == 2:
+                table = table.append_column(f"score/{name}", _column(share_EC[:, 1], is_readable_E))
         share_SEC = [one.share_EC for one in of_fraction]
         metrics, right_E = _scores(label_E, share_SEC, part, resamples)
         scores += metrics
@@ -199,15 +202,6 @@ def _score(name: str, answers: np.ndarray, measure: Statistic, resamples: int) -
     each = [float(measure(answers[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
     note = f"{seeds} seeds, deviation {np.std(each, ddof=1):.4f}" if seeds > 1 else ""
     return Score.estimated(name, answers, of_seeds, resamples=resamples, note=note)
-
-
-def _with_predictions(
-    table: pa.Table, share_EC: np.ndarray, is_readable_E: np.ndarray, part: str
-) -> pa.Table:
-    table = table.append_column(f"predicted/{part}", _column(share_EC.argmax(1), is_readable_E))
-    if share_EC.shape[1] == 2:
-        table = table.append_column(f"score/{part}", _column(share_EC[:, 1], is_readable_E))
-    return table
 
 
 def _column(values: np.ndarray, is_readable_E: np.ndarray) -> pa.Array:

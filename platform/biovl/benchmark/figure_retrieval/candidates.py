@@ -44,16 +44,8 @@ _ARTICLES = (
 )
 _FIGURES = (
     *("figure_id", "article_id", "source_uri", "kind", "figure_label", "caption", "mentions"),
-    *(
-        "caption_superscripts",
-        "credit",
-        "image_name",
-        "image_format",
-        "width_px",
-        "height_px",
-        "image_sha256",
-        "phash",
-    ),
+    *("caption_superscripts", "credit", "image_name", "image_format", "width_px", "height_px"),
+    *("image_sha256", "phash"),
     *("license", "license_url", "license_group", "redistributable", "derivatives_allowed"),
     *("third_party", "retracted", "defect"),
 )

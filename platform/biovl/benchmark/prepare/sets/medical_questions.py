@@ -62,15 +62,10 @@ SETS = {
     ),
 }
 
-_COLUMNS = {
-    "question": pa.string(),
-    "answer": pa.string(),
-    "answer_type": pa.string(),
-    "question_type": pa.string(),
-    "image_id": pa.string(),
-    "question_id": pa.string(),
-    "organ": pa.string(),
-}
+_COLUMNS = (
+    *("question", "answer", "answer_type", "question_type"),
+    *("image_id", "question_id", "organ"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +104,10 @@ def read(config: Config, raw: RawFiles) -> RawSet:
     rows_of: dict[str, list[tuple[str, vqa_files.Question]]] = {split: [] for split in SPLITS}
     for name, row in zip(ids, usable, strict=True):
         rows_of[row.split].append((name, row))
+    names = (*_COLUMNS, "language" if is_slake else "question_frame")
     return RawSet(
         holds="questions",
-        columns={**_COLUMNS, "language" if is_slake else "question_frame": pa.string()},
+        columns=dict.fromkeys(names, pa.string()),
         splits={
             split: Described(own, partial(_example, raw, found))
             for split, own in rows_of.items()
