@@ -122,7 +122,7 @@ def labels_of_names(
     missing = [name for name in classes if name not in existing]
     if missing:
         raise ArtifactError(
-            f"{path}: no {column} is {missing[0]!r}, which classes names; found "
+            f"{path}: classes has {missing[0]!r}, which no {column} is; found "
             f"{', '.join(existing[:40])}"
         )
     classes = tuple(classes or existing)
