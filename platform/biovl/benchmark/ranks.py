@@ -62,11 +62,10 @@ def places(
     """
     images = torch.as_tensor(image_ND).float()
     texts = torch.as_tensor(text_MD).to(images.device).float()
-    own_N = np.arange(len(images)) if text_of_image_N is None else np.asarray(text_of_image_N)
-    first_N2 = np.stack([np.arange(len(images)), own_N], axis=1)
+    rows_N = np.arange(len(images))
+    first_N2 = np.stack([rows_N, rows_N if text_of_image_N is None else text_of_image_N], axis=1)
     further_F2 = np.zeros((0, 2), np.int64) if further_F2 is None else further_F2
-    pairs_P2 = np.concatenate([first_N2, further_F2])
-    pair_P2 = torch.as_tensor(pairs_P2, device=images.device).long()
+    pair_P2 = torch.from_numpy(np.concatenate([first_N2, further_F2]).astype(np.int64))
     image_P, text_P = pair_P2[:, 0], pair_P2[:, 1]
     counts_M = torch.bincount(text_P, minlength=len(texts))
     if not len(images) or len(counts_M) > len(texts) or bool((counts_M == 0).any()):
@@ -75,27 +74,29 @@ def places(
     with full_precision():
         match_P = torch.cat(
             [
-                (images[rows_P2[:, 0]] * texts[rows_P2[:, 1]]).sum(1)
+                (images[rows_P2[:, 0]] * texts[rows_P2[:, 1]]).sum(1).cpu()
                 for rows_P2 in pair_P2.split(tile)
             ]
         )
-        best_N, best_M = _best(match_P, image_P, images), _best(match_P, text_P, texts)
-        of_images, of_texts = _counted(images, texts, best_N, best_M, tile)
+        # On the CPU, where all of this is deterministic.
+        best_N, best_M = _best(match_P, image_P, len(images)), _best(match_P, text_P, len(texts))
+        best = best_N.to(images.device), best_M.to(images.device)
+        of_images, of_texts = _counted(images, texts, *best, tile)
     return (
         _ranks(of_images, len(texts), _own_tied(match_P, image_P, best_N)),
         _ranks(of_texts, len(images), _own_tied(match_P, text_P, best_M)),
     )
 
 
-def _best(match_P: Tensor, item_P: Tensor, items: Tensor) -> Tensor:
+def _best(match_P: Tensor, item_P: Tensor, items: int) -> Tensor:
     """Return the similarity of each query's nearest match."""
-    best = torch.full((len(items),), -torch.inf, device=items.device)
+    best = torch.full((items,), -torch.inf)
     return best.scatter_reduce_(0, item_P, match_P, "amax")
 
 
 def _own_tied(match_P: Tensor, item_P: Tensor, best: Tensor) -> Tensor:
     """Return for each query how many of its matches are tied as the nearest, at least 1."""
-    own = torch.zeros(len(best), dtype=torch.int64, device=best.device)
+    own = torch.zeros(len(best), dtype=torch.int64)
     return own.scatter_add_(0, item_P, (match_P >= best[item_P] - TIE).long()).clamp_(min=1)
 
 
@@ -123,9 +124,9 @@ def _counted(
 
 
 def _ranks(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
-    farther, not_nearer = counted
+    farther, not_nearer = counted.cpu()
     tied = (not_nearer - farther - own).clamp(min=0)
-    return MatchRanks(*(part.cpu().numpy() for part in (items - not_nearer, tied, own)))
+    return MatchRanks(*(part.numpy() for part in (items - not_nearer, tied, own)))
 
 
 def guessed(matches: np.ndarray, items: int) -> MatchRanks:
