@@ -45,9 +45,6 @@ from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
 
-LINE_EVERY_S = 10.0
-"""Minimum seconds between two log lines of steps."""
-
 ENDED = "ended"
 """Prefix of the notes that record the training error that ended a run."""
 
@@ -69,6 +66,9 @@ class Callbacks:
     preempted: Callable[[], bool] = lambda: False
     """Returns whether a node of the run is about to end. Called on worker 0 after every step, and
     while it waits for a batch: where the node had all CPUs that load pairs, no step follows."""
+
+    line_every_s: float = 10.0
+    """Minimum seconds between two log lines of steps."""
 
     save_requested: Callable[[], bool] = lambda: False
     """Returns whether to save now, because the workers will be stopped. Called on worker 0."""
@@ -227,7 +227,7 @@ def run(
         workers=workers.count,
         peak_flops=None if accelerator is None else accelerator.peak_flops(precision),
         memory_bytes=lambda: memory_bytes(device),
-        every_s=LINE_EVERY_S,
+        every_s=callbacks.line_every_s,
         clock=time.monotonic,
         unit="GPU" if device.type == "cuda" else "worker",
     )
