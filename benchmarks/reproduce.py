@@ -46,9 +46,9 @@ def listing(papers: Papers) -> str:
     for name, table in papers.tables.items():
         graph = build(papers, [table], settings)
         hours = sum(of_steps[step.name].hours for step in graph.steps if step.name in of_steps)
-        trained = sum(job == "pretrain" for job in graph.jobs.values())
+        trained = sum(entry.job == "pretrain" for entry in graph.entries.values())
         # Benchmarks are in no table's hours.
-        jobs = (step for step, job in graph.jobs.items() if job != "benchmark")
+        jobs = (step for step, entry in graph.entries.items() if entry.job != "benchmark")
         without = [step for step in jobs if step not in of_steps]
         rows.append(
             [
