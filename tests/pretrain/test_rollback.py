@@ -328,14 +328,30 @@ def test_trained_steps_and_skipped_pairs_complete_the_plan() -> None:
 
 def test_a_checkpoint_from_before_is_retained() -> None:
     assert rollback.steps_to_keep([]) == []
-    assert rollback.steps_to_keep([1000, 1100]) == []
-    assert rollback.steps_to_keep([500, 700, 1000, 1100, 1200]) == [700]
-    # The loss has been rising for 400 steps, or steps in between were skipped.
+    assert rollback.steps_to_keep([1000, 1100]) == [1000]
     steps = [500, 700, 1000, 1100, 1200]
-    assert rollback.steps_to_keep(steps, since_good=400) == [500]
-    assert rollback.steps_to_keep(steps, skipped=[range(650, 950)]) == [500]
-    # A fork can only return to the checkpoint that it started with.
-    assert rollback.steps_to_keep([1000, 1100, 1200], 1000) == [1000]
+    assert rollback.steps_to_keep(steps) == [700, 1000]
+    # The loss has been rising for 400 steps, or steps in between were skipped.
+    assert rollback.steps_to_keep(steps, since_good=400) == [500, 700]
+    assert rollback.steps_to_keep(steps, skipped=[range(650, 950)]) == [500, 700]
+
+
+@pytest.mark.parametrize("every", [40, 100, 250, 1_000])
+@pytest.mark.parametrize("lags", [(0,), (5, 150, 30)])
+def test_there_is_always_a_checkpoint_from_before(every: int, lags: tuple[int, ...]) -> None:
+    """Checkpoints of any frequency, of which the last two are retained anyway.
+
+    The loss begins to rise at step 3,100. While a checkpoint is being written, training goes on.
+    """
+    steps: list[int] = []
+    for number, done in enumerate(range(every, 6_001, every)):
+        since_good = max(0, done + lags[number % len(lags)] - 3_100)
+        steps.append(done)
+        kept = rollback.steps_to_keep(steps, since_good=since_good)
+        steps = sorted({*kept, *steps[-2:]})
+        assert steps[0] <= max(every, min(done, 3_100) - 300)
+    # The run returns to step 3,000, and repeats few steps from the checkpoint on.
+    assert 3_000 - max(800, 2 * every) <= max(s for s in steps if s <= 3_000)
 
 
 def test_the_checkpoint_before_a_slow_rise_of_the_loss_is_retained(

@@ -14,6 +14,7 @@ plan. The draft records every rollback. The workers restart as after a failure, 
 checkpoint that is no later than the first skipped step; the steps from there on are repeated.
 """
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -126,23 +127,23 @@ def skipped_pairs(plan: Plan, skipped: Sequence[range], steps_done: int) -> int:
 
 
 def steps_to_keep(
-    steps: Sequence[int], first: int = 0, *, since_good: int = 0, skipped: Sequence[range] = ()
+    steps: Sequence[int], *, since_good: int = 0, skipped: Sequence[range] = ()
 ) -> list[int]:
-    """Return the step of the checkpoint to retain for a rollback; empty if there is none.
+    """Return the steps of the checkpoints to retain for a rollback.
 
-    It is the last one that precedes any divergence that may still be undetected, else the one at
-    step ``first``.
+    They are the last one that precedes any divergence that may still be undetected, and the one
+    after it, which will be that one later. Without it, frequent checkpoints would all be deleted
+    before they are old enough.
 
     Args:
         steps: Steps of all checkpoints, ascending.
-        first: Step at which the run started: for a fork, that of the fork.
         since_good: Steps since the loss was close to its minimum: a slow rise since then may end in
             a rollback to before it.
         skipped: Steps that earlier rollbacks skipped; they are not counted.
     """
     reach = _steps_before(max(steps, default=0), _KEPT_STEPS + since_good, skipped)
-    old = [done for done in steps if done <= reach]
-    return old[-1:] or [done for done in steps if done == first]
+    following = bisect.bisect_right(steps, reach)
+    return list(steps[max(0, following - 1) : following + 1])
 
 
 def _steps_before(steps_done: int, count: int, skipped: Sequence[range]) -> int:

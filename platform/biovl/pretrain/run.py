@@ -23,7 +23,7 @@ from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.guard import Diverged
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.lineage import first_step, pairs_seen, read_lineage
+from biovl.pretrain.lineage import pairs_seen, read_lineage
 from biovl.pretrain.loop import (
     StepReport,
     Trainer,
@@ -112,7 +112,6 @@ def run(
     allow_tf32(config.step.precision, device)
     draft = Draft(config.out)
     lineage = read_lineage(draft)
-    first = first_step(lineage)
     checkpoints = Checkpoints(
         config.out,
         keep_last=config.save.keep_last,
@@ -125,7 +124,7 @@ def run(
 
     def to_return_to() -> list[int]:
         return rollback.steps_to_keep(
-            checkpoints.steps(), first, since_good=trainer.guard.since_good, skipped=skipped
+            checkpoints.steps(), since_good=trainer.guard.since_good, skipped=skipped
         )
 
     configured = config.step.micro_batch
