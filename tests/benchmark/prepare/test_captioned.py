@@ -297,7 +297,7 @@ def test_a_part_of_quilt_is_prepared(tmp_path: Path) -> None:
     assert manifest.counts["rows"] == 1
     assert manifest.counts["left_out"] == {
         "no caption": 1,
-        "of the split train, which was not asked for": 1,
+        "of the split train, which was not requested": 1,
     }
 
 
