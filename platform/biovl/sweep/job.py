@@ -21,14 +21,7 @@ from ray.util.placement_group import remove_placement_group
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core import config as configs
-from biovl.core.artifacts import (
-    Draft,
-    Input,
-    Manifest,
-    find_manifest,
-    fingerprint,
-    recorded_inputs,
-)
+from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint
 from biovl.core.errors import (
     ArtifactError,
     BiovlError,
@@ -124,9 +117,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     if published is not None:
         _clear_marked(trials)
         return published
-    # Rungs of a sweep that was begun are settings that cannot change.
-    if recorded_inputs(config.out) is None:
-        check_rungs(config, trials)
+    check_rungs(config, trials)
 
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)

@@ -143,7 +143,8 @@ def check_rungs(config: SweepConfig, trials: Sequence[Trial]) -> None:
         ConfigError: If no trial has scores between the first rung and its end, or, with
             ``equal=compute``, a trial's first validation comes after the compute of the first rung.
     """
-    if config.asha.reduction == 1:
+    # Rungs of a sweep that was begun are settings that cannot change.
+    if config.asha.reduction == 1 or recorded_inputs(config.out) is not None:
         return
     last = max(_last_scored(config, trials[0], trial) for trial in trials)
     if config.asha.first_epochs > last:
