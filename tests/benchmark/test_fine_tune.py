@@ -167,8 +167,10 @@ def test_settings_of_the_training_make_sense() -> None:
         ConfigError, match=r"fractions\.1: .*(?s:.)*tuning\.lrs: .* at least 1 item"
     ):
         configs.build(fine_tune.Config, wrong)
-    with pytest.raises(ConfigError, match=r"tuning\.lrs: .*different values"):
-        configs.build(fine_tune.Config, {"data": "", "tuning.lrs": [1e-4, 0.0001]})
+    # Equal, or with the same name of the folder.
+    for other in (0.0001, 1.0000001e-4):
+        with pytest.raises(ConfigError, match=r"tuning\.lrs: .*different values"):
+            configs.build(fine_tune.Config, {"data": "", "tuning.lrs": [1e-4, other]})
 
 
 def test_a_gpu_that_is_missing_stops_the_run_and_skips_no_training(

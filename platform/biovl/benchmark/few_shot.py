@@ -25,8 +25,12 @@ from biovl.core.plugins import Plugin
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Raise a ValueError for equal values: their results would have the same column or file."""
-    if len(set(values)) < len(values):
+    """Raise a ValueError for equal values: their results would have the same column or file.
+
+    Floats are equal if six digits are, which these names have.
+    """
+    names = {f"{value:.6g}" if isinstance(value, float) else str(value) for value in values}
+    if len(names) < len(values):
         raise ValueError(f"expected different values, got {list(values)}")
     return values
 
