@@ -128,6 +128,8 @@ _UNSIGNED, _SIGNED = 1, 2
 """Values of SampleFormat in TIFF 6.0."""
 _REDUCED = 1
 """NewSubfileType of a page that is a reduced copy of another."""
+_MOST_THUMBNAILS = 8
+"""Pages of a TIFF that are skipped: the time to find a page grows with the square of its number."""
 _DARK = 64
 """High byte that no value of 14 bits has."""
 _OPAQUE = tuple((high, high) for high in (3, 15, 63, 255))
@@ -467,11 +469,12 @@ def _skip_thumbnails(image: TiffImagePlugin.TiffImageFile) -> None:
 
     Cameras and scanners may put a thumbnail in front of the image.
     """
-    try:
-        while image.tag_v2.get(ExifTags.Base.NewSubfileType) == _REDUCED:
-            image.seek(image.tell() + 1)
-    except EOFError:
-        image.seek(0)
+    with contextlib.suppress(EOFError):
+        for page in range(_MOST_THUMBNAILS + 1):
+            image.seek(page)
+            if image.tag_v2.get(ExifTags.Base.NewSubfileType) != _REDUCED:
+                return
+    image.seek(0)
 
 
 def _read_native_order(image: TiffImagePlugin.TiffImageFile) -> None:
