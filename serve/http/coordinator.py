@@ -157,7 +157,7 @@ class LocalCoordinator:
         """
         self._reports.pop(replica, None)
         if not self._reports:
-            self._serving = self._next = None
+            self._serving, self._next, self._reason = None, None, ""
 
     def alone_for(self) -> float:
         """Return the seconds since the last report of any replica."""

@@ -384,6 +384,21 @@ def test_a_coordinator_that_was_restarted_learns_from_its_replicas() -> None:
     run(test())
 
 
+def test_a_service_that_is_started_again_has_no_reload_that_failed() -> None:
+    async def test() -> None:
+        state = LocalCoordinator()
+        await state.exchange("one", ReplicaReport(serving=wanted(1)))
+        pending = await state.request_release(wanted(2))
+        failed = ReplicaReport(serving=wanted(1), failed=pending.generation, reason="no memory")
+        assert (await state.exchange("one", failed)).reason == "no memory"
+        await state.remove_replica("one")
+        assert await state.serving() is None
+        assert await state.begin(wanted(3)) == wanted(3)
+        assert (await state.exchange("two", ReplicaReport(serving=wanted(3)))).reason == ""
+
+    run(test())
+
+
 def test_values_of_replicas_are_kept_for_a_while() -> None:
     async def test() -> None:
         now = [0.0]
