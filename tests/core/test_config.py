@@ -437,6 +437,8 @@ def test_a_later_change_removes_what_an_earlier_one_adds() -> None:
         "rules-": ["b", "b"],
         "rules+": "a(1)",
     }
+    # A list that is given whole is without earlier additions.
+    assert in_order(first, {"rules": ["b"], "rules-": "a"}) == {"rules": ["b"], "rules-": "a"}
     # Within one change, a removal is of what the list has, too.
     assert in_order({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
 

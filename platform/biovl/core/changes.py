@@ -83,7 +83,7 @@ def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
         earlier = frozenset(result)
         for name, value in change.items():
             added = f"{name[:-1]}+"
-            if name[-1] == "-" and added in earlier:
+            if name[-1] == "-" and added in earlier & result.keys():
                 items = together(result[added])
                 kept = [
                     item
