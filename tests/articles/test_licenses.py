@@ -256,6 +256,7 @@ def test_groups_are_those_of_pmc(spdx: str | None, group: str) -> None:
         ("Images were taken from the WT and KO mice.", False),
         ("Copyright (2008) Society of Cells.", True),
         ("Cells, (c) 2008, the Society of Cells.", True),
+        ("Map data (c) 2008–2012 Google.", True),
         ("Maps of (A) 2014, (B) 2015, (C) 2016 and 2017.", False),
         ("Yield in (a) 2014, (b) 2015, (c) 2016. Bars are SD.", False),
         ("Courtesy: A. Lee, Institute of Cells.", True),

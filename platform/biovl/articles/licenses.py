@@ -132,7 +132,8 @@ _OF_OTHERS = re.compile(
             |(?-i:(?:\w{{2,3}}\s){{1,2}}[A-Z][\w’'-]+)\set\sal|(?-i:[A-Z][\w’'-]+)
             (?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}|\s\[\d|\s\(\s?\d{{2,3}}\s?\)))
     |\bpermission\s(?:from|of|by)\s(?:(?-i:(?:the\s)?[A-Z])|the\s(?:publisher|journal)\b)
-    |©|\(c\)\s?(?:19|20)\d\d,?\s(?:by\s|the\s)?(?-i:[A-Z])|\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
+    |©|\(c\)\s?(?:19|20)\d\d(?:\s?[–-]\s?(?:\d\d){{1,2}})?,?\s(?:by\s|the\s)?(?-i:[A-Z])
+    |\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
     |\boriginally\spublished\s(?:in|by)\b|\bunder\s(?:a\s)?licen[sc]e\sfrom\s(?-i:[A-Z])
     |\bcourtesy(?:\s(?:of|by)\b|:?\s(?-i:[A-Z]))
     |\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
