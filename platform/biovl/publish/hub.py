@@ -172,7 +172,7 @@ def translate_errors(url: str) -> Iterator[None]:
                 f"{url}: the hub rejects the request. Found: {_short(cause)}"
             ) from error
         raise StorageError(
-            f"{url}: the hub cannot be reached: check the network, and at HF_ENDPOINT if it is "
+            f"{url}: the hub cannot be reached: check the network, and HF_ENDPOINT if it is "
             f"set; the same command resumes. Found: {_short(cause)}"
         ) from error
 
