@@ -254,6 +254,7 @@ def test_groups_are_those_of_pmc(spdx: str | None, group: str) -> None:
         ("Areas are taken from (A) and modified from Day (1).", False),
         ("Biopsies were taken from the RUL and LLL.", False),
         ("Images were taken from the WT and KO mice.", False),
+        ("Images were taken from WT (24) and KO (22) mice.", False),
         ("Copyright (2008) Society of Cells.", True),
         ("Cells, (c) 2008, the Society of Cells.", True),
         ("Map data (c) 2008–2012 Google.", True),

@@ -130,7 +130,9 @@ _OF_OTHERS = re.compile(
         (?:the\s(?:study|work|paper|article|review)\s(?:by|of)\s|\()?
         (?:\[|(?<=\()\d{{2,3}}\)|ref\b|refs?\.|reference
             |(?-i:(?:\w{{2,3}}\s){{1,2}}[A-Z][\w’'-]+)\set\sal|(?-i:[A-Z][\w’'-]+)
-            (?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}|\s\[\d|\s\(\s?\d{{2,3}}\s?\)))
+            (?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{{4}}|\s\[\d))
+    |\b(?:adapted|adopted|modified|redrawn)\s(?:from|after)\s
+        (?-i:[A-Z][\w’'-]+)\s\(\s?\d{{2,3}}\s?\)
     |\bpermission\s(?:from|of|by)\s(?:(?-i:(?:the\s)?[A-Z])|the\s(?:publisher|journal)\b)
     |©|\(c\)\s?(?:19|20)\d\d(?:\s?[–-]\s?(?:\d\d){{1,2}})?,?\s(?:by\s|the\s)?(?-i:[A-Z])
     |\bcopyright\s(?:\(c\)\s?)?(?:\(?(?:19|20)\d\d|by\b|of\b|holder)
