@@ -55,7 +55,7 @@ def test_what_was_read_from_two_versions_of_an_input_is_never_published(
     figures = publish(tmp_path / "figures", seed=0)
     with begin() as (job, draft):
         publish(figures, seed=1)
-        with pytest.raises(ArtifactError, match="figures was published anew"):
+        with pytest.raises(ArtifactError, match="figures was published again"):
             draft.publish(job.manifest(counts={}))
     assert find_manifest(str(tmp_path / "out")) is None
     # Nor with the earlier folder back in its place: rows of both are in the draft.

@@ -69,7 +69,7 @@ def test_a_chain_without_a_mistake_passes(place: Path, capsys: pytest.CaptureFix
         ('assemble.columns=["nowhere"]', "assemble failed: nowhere has no manifest.json"),
         ("pretrain.model.image_sise=32", "did you mean image_size?"),
         ("pretrain.model.vision_cfg.layrs=3", "did you mean layers?"),
-        ("pretrain.model.weights=/nowhere/w.pt", "'/nowhere/w.pt' is no file"),
+        ("pretrain.model.weights=/nowhere/w.pt", "'/nowhere/w.pt' is not a file"),
         ("pretrain.trackers+=wand", "pretrain failed: trackers"),
         ("pretrain.epoch=3", "did you mean epochs?"),
         ("pretrain.recipe=tniy", "did you mean tiny?"),
