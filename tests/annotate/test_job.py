@@ -215,7 +215,7 @@ def test_gpus_that_ray_does_not_have_are_told_instead_of_waited_for(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"GPUs for .*: 1 needed.* 0.*workers\.gpus=0"):
         run("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1})
-    with pytest.raises(ConfigError, match="CPUs for .*: 4096 needed"):
+    with pytest.raises(ConfigError, match=r"CPUs for .*: 4096 needed"):
         run("dinov2", table, weights, tmp_path / "out", **{"workers.cpus": 4_096})
 
 
