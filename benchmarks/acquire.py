@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.limits import LocalLimiter, RequestLimits
 from biovl.harvest.pmc import articles, catalogue, inventory, listing, steps
 from biovl.harvest.pmc.articles import SizeLimits

@@ -26,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder, Manifest, to_json
+from biovl.core.artifacts import Manifest, to_json
+from biovl.core.folders import Folder
 from biovl.core.tables import open_table
 
 ROOT = Path(__file__).parents[1]

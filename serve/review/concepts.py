@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from biovl.core import artifacts
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import translate_storage_errors
+from biovl.core.folders import Folder
 
 MEMBERS_SHOWN = 30
 _CAPTION_CHARS = 4_000
@@ -58,7 +59,7 @@ class ReviewConcepts:
         artifacts.read_manifest(uri, "concepts")
         self.uri = uri
         self.fingerprint = artifacts.fingerprint(uri)
-        self._folder = artifacts.Folder(uri)
+        self._folder = Folder(uri)
         with translate_storage_errors(self._folder.described):
             self.clusters = self._read_clusters()
             self._metadata, self._groups = self._read_places()

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from biovl.core.artifacts import Folder, Manifest, to_json
+from biovl.core.artifacts import Manifest, to_json
+from biovl.core.folders import Folder
 from biovl.core.tables import open_table
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from biovl.core.artifacts import (
     Draft,
-    Folder,
     Input,
     Manifest,
     find_manifest,
@@ -18,6 +17,7 @@ from biovl.core.artifacts import (
     refuse_overlap,
 )
 from biovl.core.errors import ArtifactError, FilesLost
+from biovl.core.folders import Folder
 
 
 @pytest.fixture(params=["local", "s3"])

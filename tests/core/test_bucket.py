@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.core.artifacts import Folder
 from biovl.core.filesystems import open_location
+from biovl.core.folders import Folder
 from biovl.core.shards import read_pair
 from biovl.models.encoder import load
 from tests.runtime.typed import run_command

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree, open_location
+from biovl.core.folders import Folder
 
 
 class Endpoint(http.server.ThreadingHTTPServer):

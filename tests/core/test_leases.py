@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from biovl.core import leases
-from biovl.core.artifacts import Draft, Folder, Manifest
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 LEASE = ".draft/lease.json"
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 from biovl.assemble.hub import _features
 from biovl.core import shards
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.shards import PairLocation, ShardWriter, read_pair, read_ranges, read_shard
 
 LONG = "PMC1_" + "f" * 150

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import DamagedTable
+from biovl.core.folders import Folder
 from biovl.core.parts import PartFormat, RowWriter
 from biovl.core.tables import open_part, open_table, read_table, write_table
 

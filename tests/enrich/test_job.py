@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder, Manifest
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError
+from biovl.core.folders import Folder
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.enrich.client import ServiceError

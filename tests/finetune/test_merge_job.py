@@ -12,8 +12,9 @@ from PIL import Image
 
 from biovl.benchmark.retrieval import evaluate_retrieval
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint
+from biovl.core.artifacts import Draft, Manifest, fingerprint
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.shards import ShardWriter
 from biovl.finetune.merge_config import MergeConfig
 from biovl.finetune.merge_job import merge

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyarrow import fs as pafs
 
-from biovl.core import artifacts
+from biovl.core import folders
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
@@ -194,8 +194,8 @@ def test_files_are_sent_to_a_bucket_a_few_blocks_at_a_time(
             self.held = 0
 
     bucket = Bucket()
-    monkeypatch.setattr(artifacts, "open_location", lambda _: (bucket, "bucket/index"))
-    monkeypatch.setattr(artifacts, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(folders, "open_location", lambda _: (bucket, "bucket/index"))
+    monkeypatch.setattr(folders, "_BLOCK_BYTES", 4)
     (tmp_path / "words").mkdir()
     (tmp_path / "words/values.arrow").write_bytes(bytes(1_000))
     described = files.publish_files("s3://bucket/index", tmp_path)

@@ -16,8 +16,9 @@ from PIL import Image
 
 from biovl.core import config as configs
 from biovl.core import tombstones
-from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint
+from biovl.core.artifacts import Draft, Manifest, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
+from biovl.core.folders import Folder
 from biovl.core.shards import ShardWriter, read_pair
 from biovl.index import units
 from biovl.index.config import IndexConfig

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from biovl.core import config
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.models import encoder, text_configs, weight_files, weights
 from biovl.models.builders import open_clip

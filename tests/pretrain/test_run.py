@@ -15,8 +15,9 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError, StorageError, TrainingError
+from biovl.core.folders import Folder
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import scores as scores_of_run

@@ -6,8 +6,8 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import StorageError
+from biovl.core.folders import Folder
 from biovl.publish.hub import Repository
 from biovl.publish.sending import upload
 from tests.publish.hub_server import TOKEN, Hub, running

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import DamagedTable
+from biovl.core.folders import Folder
 from biovl.publish.rights import RequestedRows, figure_reasons, groups_of, reasons, rights_of
 
 FREE: dict[str, Any] = {

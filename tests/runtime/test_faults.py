@@ -27,9 +27,9 @@ from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
 from biovl.core.filesystems import open_location
+from biovl.core.folders import Folder
 from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Figure

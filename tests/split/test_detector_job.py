@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.folders import Folder
 from biovl.core.parts import PartWriter
 from biovl.core.records import Figure
 from biovl.split.config import SplitConfig

@@ -16,8 +16,9 @@ from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
 from biovl.core import tombstones
-from biovl.core.artifacts import Draft, Folder, Manifest
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure, Panel, schema
 from biovl.core.tables import open_table

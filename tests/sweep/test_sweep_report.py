@@ -10,7 +10,7 @@ import pytest
 from biovl.benchmark.retrieval import KS
 from biovl.core import config as configs
 from biovl.core.arguments import from_command_line
-from biovl.core.artifacts import Draft, Folder, Manifest, to_json
+from biovl.core.artifacts import Draft, Manifest, to_json
 from biovl.core.errors import (
     BiovlError,
     ConfigError,
@@ -19,6 +19,7 @@ from biovl.core.errors import (
     TrainingError,
     TrainingStopped,
 )
+from biovl.core.folders import Folder
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.scores import note_name
 from biovl.sweep import job as sweeps

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
+from biovl.core.folders import Folder
 from biovl.core.tables import Table, open_part
 
 PREFIX = "article."

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 
 from biovl.annotate.annotators import NOT_SELECTED, Annotator
 from biovl.annotate.articles import PREFIX, articles_of
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import storage_problem
+from biovl.core.folders import Folder
 from biovl.core.tables import Table, TablePart, open_part
 
 _PLANNERS = 16

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from biovl.annotate.batches import Unit
 from biovl.annotate.config import AnnotateConfig
 from biovl.assemble import pairs, rules, splits, steps
-from biovl.core.artifacts import COLUMNS, Draft, Folder, Input, fingerprint, read_manifest
+from biovl.core.artifacts import COLUMNS, Draft, Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.harvests import PARTS, HarvestPart
 from biovl.core.tables import Table, TablePart, read_table, write_table
 

@@ -14,7 +14,8 @@ from biovl.assemble import balance, card, plots
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import TextChoice
 from biovl.assemble.tally import PairTally, merge, tally
-from biovl.core.artifacts import Folder, Manifest, to_json
+from biovl.core.artifacts import Manifest, to_json
+from biovl.core.folders import Folder
 
 INDEX, DROPPED = "index.parquet", "dropped.parquet"
 

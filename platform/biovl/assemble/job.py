@@ -21,8 +21,9 @@ from biovl.assemble import balance, finishing, rules, statistics, steps, warn
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.core import records
-from biovl.core.artifacts import Folder, Input, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.folders import Folder
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
 from biovl.core.shards import corpus_files, shard_names
 from biovl.core.tables import open_part, read_table

@@ -16,8 +16,9 @@ from biovl.assemble.config import AssembleConfig, TextChoice
 from biovl.assemble.not_applied import LOOKS_ALIKE, SAME_FILE
 from biovl.assemble.statistics import SPLITS
 from biovl.core import records, shards
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.harvests import HarvestPart, Tombstones
 from biovl.core.tables import open_part, read_table, write_table
 from biovl.images.encode import for_training

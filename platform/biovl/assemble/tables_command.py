@@ -4,8 +4,9 @@ import argparse
 import json
 import sys
 
-from biovl.core.artifacts import Folder, read_manifest
+from biovl.core.artifacts import read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.folders import Folder
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 
 def recognized(path: str, about: str = "classification") -> dict[str, Any]:

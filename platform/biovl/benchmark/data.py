@@ -10,9 +10,10 @@ from biovl.benchmark import choice_columns
 from biovl.benchmark.datasets import LabelledImages, Pairs, prepared, queries
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.core import plugins
-from biovl.core.artifacts import Folder, find_manifest, unpublished
+from biovl.core.artifacts import find_manifest, unpublished
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree, open_location, translate_storage_errors
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 
 KIND = "benchmark.datasets"

@@ -26,9 +26,10 @@ from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
 from biovl.benchmark.stored_images import Chosen, parts_of
 from biovl.benchmark.tasks import EmbeddedBenchmark
-from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
+from biovl.core.artifacts import MANIFEST, Draft, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.filesystems import canonical_location
+from biovl.core.folders import Folder
 from biovl.core.workers import Precision
 
 # Shapes: N images or texts, D embedding.

@@ -25,8 +25,9 @@ from torch import Tensor
 from biovl.benchmark import interpolated, open_clip_models, transformers_models
 from biovl.benchmark.config import SCHEME
 from biovl.benchmark.image_tower import TrainableImageTower
-from biovl.core.artifacts import MANIFEST, Folder, fingerprint
+from biovl.core.artifacts import MANIFEST, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.folders import Folder
 from biovl.core.workers import Precision
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 from biovl.models import encoder as ours

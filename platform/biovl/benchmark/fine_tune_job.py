@@ -20,8 +20,9 @@ from biovl.benchmark.few_shot import DrawResult
 from biovl.benchmark.fine_tuning import Crops, Tuner
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun
 from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import BiovlError, TrainingError, TrainingStopped
+from biovl.core.folders import Folder
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.training import EpochTraining

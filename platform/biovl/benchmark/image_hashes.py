@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from biovl.assemble import duplicates
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.leakage import HASH, SAME_FILE, NearDuplicates
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import open_table, read_table
 from biovl.images.decode import inspect
 from biovl.images.hashing import sha256_hex

@@ -30,7 +30,7 @@ from biovl.benchmark.report import TaskResult
 from biovl.benchmark.selection_job import select
 from biovl.benchmark.tasks import LearningRun, SelectsFirst, Task, TrainsFirst
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
+from biovl.core.artifacts import Draft, Manifest, refuse_overlap
 from biovl.core.errors import (
     ArtifactError,
     BiovlError,
@@ -39,6 +39,7 @@ from biovl.core.errors import (
     TrainingError,
     TrainingStopped,
 )
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import raise_task_error, run_task

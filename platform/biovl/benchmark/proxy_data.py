@@ -13,9 +13,9 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Chosen, ImageFiles, JoinedImages, parts_of, version_of
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 
 # Shapes: P private images, N private and public ones, S seeds, L findings.

@@ -14,9 +14,10 @@ from typing import Any
 from biovl.benchmark.benchmark_table import BENCHMARKS
 from biovl.benchmark.leakage import UNLEAKED
 from biovl.benchmark.report_files import KIND
-from biovl.core.artifacts import MANIFEST, Folder, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import MANIFEST, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
+from biovl.core.folders import Folder
 
 NO_NAME = "its data have no public name"
 OWN_DRAW = "its data are articles of your own harvest"

@@ -13,8 +13,9 @@ from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.benchmark.warn import warnings_of
-from biovl.core.artifacts import Draft, Folder, Manifest, to_json
+from biovl.core.artifacts import Draft, Manifest, to_json
 from biovl.core.errors import NothingUsable
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table, write_table
 from biovl.runtime.job import Job
 

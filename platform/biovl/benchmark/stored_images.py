@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from biovl.benchmark.datasets import Images
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
+from biovl.core.folders import Folder
 from biovl.core.shards import parse_pair, read_ranges
 from biovl.core.tables import open_part
 

@@ -32,8 +32,9 @@ from biovl.benchmark.stored_images import (
     image_bytes,
     parquet_parts,
 )
-from biovl.core.artifacts import Folder, find_manifest
+from biovl.core.artifacts import find_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 from biovl.images.hashing import sha256_hex
 

@@ -23,9 +23,10 @@ from biovl.concepts import resolve_job
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.core import config as configs
 from biovl.core import plugins
-from biovl.core.artifacts import Folder, read_manifest, refuse_overlap
+from biovl.core.artifacts import read_manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.filesystems import open_location, translate_storage_errors, without_credentials
+from biovl.core.folders import Folder
 from biovl.core.harvests import KINDS
 from biovl.core.tables import open_table
 from biovl.harvest import job as harvesting

@@ -12,7 +12,8 @@ from biovl.chain.page.flow import flows, warnings_by_step
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, read_notes, read_story
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder, to_json
+from biovl.core.artifacts import Draft, to_json
+from biovl.core.folders import Folder
 
 
 def plan(chain: Chain, links: Sequence[Link]) -> str:

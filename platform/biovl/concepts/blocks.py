@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder, Input, fingerprint, read_manifest
+from biovl.core.artifacts import Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, Table, TablePart, columns_of, open_part, open_table
 
 # Shapes: N rows, U those with a usable embedding, D embedding.

@@ -27,8 +27,9 @@ from biovl.concepts.blocks import (
     stretches,
 )
 from biovl.concepts.cluster_config import ClusterConfig
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, NothingUsable
+from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, Table
 
 # Shapes: N rows of a block, U those with a usable embedding, K clusters, C components.

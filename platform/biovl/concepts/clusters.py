@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from biovl.concepts import pca
-from biovl.core.artifacts import Folder, Input, Manifest, find_manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Input, Manifest, find_manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, read_table
 
 # Shapes: K clusters, C components.

@@ -11,7 +11,8 @@ from biovl.concepts import cluster_steps, members, pca, scree_plot
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.contact_sheet import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.summary import Summary
-from biovl.core.artifacts import MANIFEST, Draft, Folder, to_json
+from biovl.core.artifacts import MANIFEST, Draft, to_json
+from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, read_table, write_table
 from biovl.runtime.job import Job
 

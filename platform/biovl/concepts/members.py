@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from biovl.concepts.blocks import read_rows
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_steps import read_array, row_name
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
+from biovl.core.folders import Folder
 from biovl.core.tables import Table, TablePart, open_part, write_table
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail

@@ -14,8 +14,8 @@ from biovl.concepts.blocks import NO_EMBEDDING, EmbeddedTable, Vectors, read_vec
 from biovl.concepts.clusters import Concepts
 from biovl.concepts.kmeans import nearest
 from biovl.concepts.resolution import Resolved
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 # Shapes: N rows, U those with a usable embedding, K clusters, L labelled ones, C components.

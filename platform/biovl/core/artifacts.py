@@ -7,38 +7,24 @@ Manifests contain no times and no output paths, so that the same input gives the
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
-import shutil
-import tempfile
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path, PurePath
-from typing import IO, Any, BinaryIO
+from typing import Any
 
 import pyarrow.fs as pafs
 
 import biovl
 from biovl.core import config as configs
-from biovl.core.errors import ArtifactError, FilesLost, SettingsDiffer, StorageError
-from biovl.core.filesystems import (
-    display_path,
-    is_within,
-    open_location,
-    storage_problem,
-    translate_storage_errors,
-    without_credentials,
-)
+from biovl.core.errors import ArtifactError, FilesLost, SettingsDiffer
+from biovl.core.filesystems import is_within, translate_storage_errors, without_credentials
+from biovl.core.folders import DRAFT, UNFINISHED, Folder
 
 MANIFEST = "manifest.json"
 COLUMNS = "columns"
 """The manifest kind of folders of columns, and the name of their subfolder in a table's folder."""
-_DRAFT = ".draft"
-UNFINISHED = f"{_DRAFT}/unfinished"
-"""Folder of local files that are being written; their names end in those of the finished files."""
 _STARTED = ("begun", "lease", "reserved")
 _OTHER_FORMAT = (
     " (output_format is the version of what the job writes: this version of biovl writes other "
@@ -48,13 +34,8 @@ _OTHER_INPUTS = (
     " (inputs are compared by a hash of their content, which has changed: with the former content "
     "in the same place this folder is accepted.)"
 )
-_SCRATCH = (f"{UNFINISHED}/", f"{_DRAFT}/ray/")
+_SCRATCH = (f"{UNFINISHED}/", f"{DRAFT}/ray/")
 """Files of a draft that exist before any work is done: the lease, and Ray Train's own files."""
-_BLOCK_BYTES = 1 << 24
-_BLOCKS_IN_FLIGHT = 8
-"""Blocks of an upload in memory: several parts are sent at the same time."""
-_DELETE_TRIES = 100
-"""Maximum attempts to delete a folder that is being written to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,221 +67,6 @@ class Manifest:
     def warnings(self) -> list[str]:
         """Sentences about a result that is doubtful though valid, in ``notes``."""
         return list(self.notes.get("warnings", []))
-
-
-class Folder:
-    """A local or remote folder. Files are written atomically.
-
-    Every method raises StorageError if the disk or bucket fails, and OSError if a single file does.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self.filesystem, self.path = open_location(uri)
-        self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
-        self.described = display_path(self.filesystem, self.path)
-        """The location without credentials, for error messages."""
-
-    def at(self, name: str) -> str:
-        """Return the path of a file in ``filesystem``."""
-        return f"{self.path}/{name}"
-
-    def create(self) -> None:
-        """Create the folder and its parents if they do not exist; a bucket needs none.
-
-        Raises:
-            ArtifactError: If the path cannot be used as a folder.
-        """
-        if self._is_local:
-            with self._told():
-                self._make_local_folder(self.path)
-
-    def exists(self, name: str) -> bool:
-        """Return whether a file of this name exists."""
-        with self._told(), self._as_a_folder():
-            return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
-
-    def names(self, folder: str, suffix: str = "") -> list[str]:
-        """Return the sorted file names in a subfolder; empty if it does not exist."""
-        return sorted(self.versions(folder, suffix))
-
-    def versions(self, folder: str, suffix: str = "") -> dict[str, tuple[int, int]]:
-        """Return modification time (ns) and size (bytes) of the files in a subfolder, by name."""
-        selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
-        with self._told():
-            found = self.filesystem.get_file_info(selector)
-        return {
-            info.base_name: (info.mtime_ns, info.size)
-            for info in found
-            if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
-        }
-
-    def sizes(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the sizes in bytes of those files that exist; one listing per subfolder.
-
-        Args:
-            names: Paths relative to this folder.
-        """
-        by_folder: dict[str, list[str]] = {}
-        for name in names:
-            by_folder.setdefault(name.rpartition("/")[0], []).append(name)
-        found = {}
-        for folder, wanted in by_folder.items():
-            present = self.versions(folder)
-            for name in wanted:
-                base = name.rpartition("/")[2]
-                if base in present:
-                    found[name] = present[base][1]
-        return found
-
-    def entries(self) -> list[str]:
-        """Return the sorted names of all entries of the folder; empty if it does not exist.
-
-        Raises:
-            ArtifactError: If the path is a file.
-        """
-        selector = pafs.FileSelector(self.path, allow_not_found=True)
-        with self._told(), self._as_a_folder():
-            return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
-
-    def read(self, name: str) -> bytes:
-        """Return the whole content of a file."""
-        with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
-            data: bytes = stream.read()
-        return data
-
-    @contextlib.contextmanager
-    def reader(self, name: str) -> Iterator[Any]:
-        """Yield a binary stream of a file that is too large to hold in memory."""
-        with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
-            yield stream
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically."""
-        with self.writer(name) as stream:
-            stream.write(data)
-
-    def upload(self, local: Path) -> dict[str, dict[str, Any]]:
-        """Copy the files of a local folder and of those in it.
-
-        Returns:
-            ``size_bytes`` and ``sha256`` of each file, by relative path.
-        """
-        files = {}
-        for path in sorted(path for path in local.rglob("*") if path.is_file()):
-            name = path.relative_to(local).as_posix()
-            with path.open("rb") as source:
-                digest = hashlib.file_digest(source, "sha256").hexdigest()
-                source.seek(0)
-                if self._is_local:
-                    with self.writer(name) as stream:
-                        shutil.copyfileobj(source, stream, _BLOCK_BYTES)
-                else:
-                    with self._told():
-                        self._send(source, name)
-            files[name] = {"size_bytes": path.stat().st_size, "sha256": digest}
-        return files
-
-    @contextlib.contextmanager
-    def writer(self, name: str) -> Iterator[BinaryIO]:
-        """Yield a stream; the file appears when the block ends without an exception."""
-        with self._told():
-            write = self._local_writer if self._is_local else self._bucket_writer
-            with write(name) as stream:
-                yield stream
-
-    @contextlib.contextmanager
-    def _local_writer(self, name: str) -> Iterator[BinaryIO]:
-        # Inside the draft, so that files of an interrupted process are deleted on publication.
-        folder, _, last = self.at(name).rpartition("/")
-        unfinished = self.at(f"{UNFINISHED}/{uuid.uuid4().hex}-{last}")
-        self._make_local_folder(folder)
-        self._make_local_folder(unfinished.rpartition("/")[0])
-        try:
-            with open(unfinished, "wb") as stream:
-                yield stream
-                # Otherwise a power loss may leave an empty file under the final name.
-                stream.flush()
-                os.fsync(stream.fileno())
-            self.filesystem.move(unfinished, self.at(name))
-        except BaseException:
-            # On a full disk, free the space for other writers.
-            with contextlib.suppress(OSError):
-                os.unlink(unfinished)
-            raise
-
-    def _make_local_folder(self, path: str) -> None:
-        """Create a folder and its parents."""
-        with self._as_a_folder():
-            self.filesystem.create_dir(path, recursive=True)
-
-    @contextlib.contextmanager
-    def _as_a_folder(self) -> Iterator[None]:
-        """Explain why no folder can exist at this path: a parent is a file, a name is too long.
-
-        Raises:
-            ArtifactError: If a parent is not a folder; the message names the first one.
-        """
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, PermissionError) or storage_problem(error, self.described):
-                raise
-            parents = [self.path, *map(str, PurePath(self.path).parents)]
-            nearest = next(place for place in parents if os.path.lexists(place) or place == "/")
-            reason = "" if os.path.isdir(nearest) else f"{nearest} is not a folder. "
-            raise ArtifactError(
-                f"{self.described} cannot be used as a folder, choose another one. "
-                f"{reason}Found: {error}"
-            ) from error
-
-    @contextlib.contextmanager
-    def _bucket_writer(self, name: str) -> Iterator[BinaryIO]:
-        # Closing a stream to S3 publishes what was written so far, also after an exception.
-        with tempfile.TemporaryFile() as stream:
-            with translate_storage_errors(
-                f"{tempfile.gettempdir()} (TMPDIR), for an upload to {self.described}"
-            ):
-                yield stream
-            stream.seek(0)
-            self._send(stream, name)
-
-    def _send(self, stream: IO[bytes], name: str) -> None:
-        with self.filesystem.open_output_stream(self.at(name)) as upload:
-            for number, block in enumerate(iter(lambda: stream.read(_BLOCK_BYTES), b"")):
-                upload.write(block)
-                # Arrow uploads parts in the background, and holds all that are not sent yet: the
-                # whole file, if the disk is faster than the network.
-                if number % _BLOCKS_IN_FLIGHT == _BLOCKS_IN_FLIGHT - 1:
-                    upload.flush()
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            with translate_storage_errors(self.described):
-                yield
-        # For an input package this may be a defect; without its output folder no job can run.
-        except PermissionError as error:
-            raise StorageError(
-                f"{self.described}: this user may not read or write there: change its owner or "
-                f"permissions, or choose another folder. Found: {error}"
-            ) from error
-
-    def delete_folder(self, name: str) -> None:
-        """Delete a subfolder and its contents, if it exists."""
-        with self._told():
-            for tries_left in reversed(range(_DELETE_TRIES)):
-                info = self.filesystem.get_file_info(self.at(name))
-                if info.type != pafs.FileType.Directory:
-                    return
-                try:
-                    self.filesystem.delete_dir(self.at(name))
-                    return
-                # A file was written or deleted concurrently, for example by the lease's refresh
-                # thread.
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not tries_left:
-                        raise
 
 
 def find_manifest(uri: str) -> Manifest | None:
@@ -409,13 +175,13 @@ class Draft:
                     raise
                 for name in plans:
                     if name.endswith("/"):
-                        draft.folder.delete_folder(f"{_DRAFT}/{name}".rstrip("/"))
-                    elif draft.folder.exists(f"{_DRAFT}/{name}.json"):
+                        draft.folder.delete_folder(f"{DRAFT}/{name}".rstrip("/"))
+                    elif draft.folder.exists(f"{DRAFT}/{name}.json"):
                         draft.delete_note(name)
                 draft.note("begun", wanted)
             draft.folder.delete_folder(UNFINISHED)
             return draft
-        present = [name for name in draft.folder.entries() if name != _DRAFT]
+        present = [name for name in draft.folder.entries() if name != DRAFT]
         if present:
             raise ArtifactError(
                 f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "
@@ -429,8 +195,8 @@ class Draft:
         selector = pafs.FileSelector(self.folder.path, recursive=True, allow_not_found=True)
         with translate_storage_errors(self.folder.described):
             present = self.folder.filesystem.get_file_info(selector)
-        made_by_starting = {f"{_DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
-        scratch = (*_SCRATCH, *(f"{_DRAFT}/{name}" for name in plans if name.endswith("/")))
+        made_by_starting = {f"{DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
+        scratch = (*_SCRATCH, *(f"{DRAFT}/{name}" for name in plans if name.endswith("/")))
         names = (
             info.path.removeprefix(self.folder.path.rstrip("/") + "/")
             for info in present
@@ -440,7 +206,7 @@ class Draft:
 
     def note(self, name: str, values: Any) -> None:
         """Store values in the draft for a later run of this job."""
-        self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
+        self.folder.write(f"{DRAFT}/{name}.json", to_json(values))
 
     def read_note(self, name: str) -> Any | None:
         """Return the values that an earlier run stored, or None.
@@ -448,7 +214,7 @@ class Draft:
         Raises:
             ArtifactError: If the file is damaged.
         """
-        file = f"{_DRAFT}/{name}.json"
+        file = f"{DRAFT}/{name}.json"
         if not self.folder.exists(file):
             return None
         try:
@@ -463,18 +229,18 @@ class Draft:
     def delete_note(self, name: str) -> None:
         """Delete the values of a name, which must exist."""
         with translate_storage_errors(self.folder.described):
-            self.folder.filesystem.delete_file(self.folder.at(f"{_DRAFT}/{name}.json"))
+            self.folder.filesystem.delete_file(self.folder.at(f"{DRAFT}/{name}.json"))
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the values stored under a name by an earlier run, or compute and store them."""
-        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+        if not self.folder.exists(f"{DRAFT}/{name}.json"):
             self.note(name, make())
         # Read back even if just computed: a resumed run must see exactly the same values.
         return self.read_note(name)
 
     def note_names(self, prefix: str) -> list[str]:
         """Return the sorted names of the notes under ``prefix/``."""
-        names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
+        names = self.folder.names(f"{DRAFT}/{prefix}", ".json")
         return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
 
     def publish(self, manifest: Manifest) -> Manifest:
@@ -505,7 +271,7 @@ class Draft:
 
     def clear(self) -> None:
         """Delete the files that are needed only until the folder is published."""
-        self.folder.delete_folder(_DRAFT)
+        self.folder.delete_folder(DRAFT)
 
 
 def check_files(folder: Folder, manifest: Manifest, advice: str) -> None:
@@ -621,7 +387,7 @@ def unpublished(uri: str, *kinds: str) -> ArtifactError:
         reason = "it does not exist"
     elif found != pafs.FileType.Directory:
         reason = "it is a file"
-    elif folder.exists(f"{_DRAFT}/begun.json"):
+    elif folder.exists(f"{DRAFT}/begun.json"):
         reason = "the job that writes it has not finished; run it again"
     else:
         reason = "it is a folder that biovl did not publish"

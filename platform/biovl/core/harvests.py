@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.core import tombstones
-from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Manifest, fingerprint, read_manifest
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 KINDS = ("figures", "panels")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biovl.core import records
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 RowT = TypeVar("RowT")
 ROW_GROUP_BYTES = 16_000_000

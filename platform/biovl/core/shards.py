@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
+from biovl.core.folders import Folder
 
 MAX_FILE_BYTES = 1 << 30
 """Larger members are rejected when reading: a header may claim any size."""

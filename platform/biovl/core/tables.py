@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import COLUMNS, Folder, Input, find_manifest, fingerprint
+from biovl.core.artifacts import COLUMNS, Input, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError, DamagedTable
+from biovl.core.folders import Folder
 
 __all__ = [
     "COLUMNS",

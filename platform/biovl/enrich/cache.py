@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.core import records
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import write_table
 from biovl.enrich.answers import MeshTerm
 

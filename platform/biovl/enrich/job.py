@@ -19,16 +19,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from biovl.core.artifacts import (
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    read_manifest,
-)
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.counts import counts_below
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, read_table, write_table
 from biovl.enrich.cache import (
     CITATIONS,

@@ -25,8 +25,9 @@ from biovl.benchmark.job import benchmark
 from biovl.benchmark.report_files import predictions
 from biovl.core import config as configs
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Input, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.core.tables import read_table
 from biovl.finetune import card, start

@@ -24,7 +24,6 @@ from biovl.benchmark.merge_plots import sweep_plot
 from biovl.benchmark.retrieval import KS, evaluate_retrieval, mean_recall_at_1
 from biovl.core.artifacts import (
     Draft,
-    Folder,
     Input,
     Manifest,
     find_manifest,
@@ -34,6 +33,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.chance import retrieval_warning
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.folders import Folder
 from biovl.core.shards import read_shard
 from biovl.finetune.merge_config import MergeConfig
 from biovl.finetune.start import base_folder

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import ray
 
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Input, Manifest, recorded_inputs, refuse_overlap
+from biovl.core.artifacts import Draft, Input, Manifest, recorded_inputs, refuse_overlap
 from biovl.core.counts import usable_and_defective
 from biovl.core.errors import SourceError, StorageError
+from biovl.core.folders import Folder
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.core.tables import read_table

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table, write_table
 
 FILE = "listing.parquet"

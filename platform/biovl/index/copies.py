@@ -16,8 +16,9 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow.fs as pafs
 
-from biovl.core.artifacts import MANIFEST, Folder, Manifest, to_json
+from biovl.core.artifacts import MANIFEST, Manifest, to_json
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from biovl.core.artifacts import MANIFEST, Folder, Input, fingerprint
+from biovl.core.artifacts import MANIFEST, Input, fingerprint
 from biovl.core.errors import BiovlError
+from biovl.core.folders import Folder
 
 NOTE = "corpus_from_index"
 """Key in the notes of an index's manifest: the corpus, relative to the folder of the index."""

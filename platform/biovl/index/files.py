@@ -16,8 +16,9 @@ import faiss
 import numpy as np
 import pyarrow as pa
 
-from biovl.core.artifacts import MANIFEST, Draft, Folder
+from biovl.core.artifacts import MANIFEST, Draft
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 from biovl.index import metadata, vectors
 from biovl.index import rows as parts

@@ -10,7 +10,8 @@ import faiss
 import numpy as np
 import pyarrow.fs as pafs
 
-from biovl.core.artifacts import Folder, Manifest
+from biovl.core.artifacts import Manifest
+from biovl.core.folders import Folder
 from biovl.index.config import IndexConfig
 from biovl.index.metadata import MetadataTable
 from biovl.index.vectors import subtracts_mean, to_bytes

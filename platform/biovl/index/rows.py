@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, NothingUsable
+from biovl.core.folders import Folder
 from biovl.index import vectors
 from biovl.index.config import IndexConfig
 from biovl.index.units import ROW, part

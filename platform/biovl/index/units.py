@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
+from biovl.core.folders import Folder
 from biovl.core.harvests import Tombstones
 from biovl.core.shards import parse_pair, read_ranges
 from biovl.core.tables import open_part, read_table, write_table

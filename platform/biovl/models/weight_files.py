@@ -16,8 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from biovl.core.artifacts import MANIFEST, Folder
+from biovl.core.artifacts import MANIFEST
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.models.hub import TIMEOUT_S, client_errors, is_hub_name, split
 from biovl.models.weight_identity import ENDINGS
 

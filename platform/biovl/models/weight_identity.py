@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
-from biovl.core.artifacts import Folder, find_manifest, fingerprint
+from biovl.core.artifacts import find_manifest, fingerprint
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
+from biovl.core.folders import Folder
 from biovl.models.hub import is_hub_name, weights_hash
 
 ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.filesystems import open_location
+from biovl.core.folders import Folder
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import note_name, read_scores

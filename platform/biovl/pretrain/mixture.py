@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.core.artifacts import Folder, Input, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.folders import Folder
 from biovl.core.shards import embedding_kind, parse_embedding, read_pair
 from biovl.pretrain.config import DistillConfig, MixtureConfig, PretrainConfig
 from biovl.pretrain.order import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 WAIT_STEPS, WARMUP_STEPS = 3, 2
 """Steps of a process before a trace: the first ones allocate memory and compile, and the first

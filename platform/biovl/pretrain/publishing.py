@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from biovl.core.artifacts import Draft, Folder, Manifest, find_manifest, to_json
+from biovl.core.artifacts import Draft, Manifest, find_manifest, to_json
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.models import encoder, hub
 from biovl.models.builders.open_clip import Built

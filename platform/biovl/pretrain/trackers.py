@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
+from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.pretrain.tracker_services import (
     Mlflow,

@@ -18,7 +18,8 @@ from biovl.assemble import pairs as pairing
 from biovl.assemble import statistics
 from biovl.assemble.finishing import DROPPED, INDEX
 from biovl.core import shards
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part, read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
 

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Draft, Folder
+from biovl.core.artifacts import Draft
 from biovl.core.counts import counts_below, usable_and_defective
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 from biovl.publish.rights import (
     RequestedRows,

@@ -14,17 +14,10 @@ from typing import Any, TextIO
 
 from biovl.assemble import finishing, statistics
 from biovl.assemble.hub import hub_license
-from biovl.core.artifacts import (
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    read_manifest,
-    refuse_overlap,
-)
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest, refuse_overlap
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
+from biovl.core.folders import Folder
 from biovl.core.shards import corpus_files, shard_names
 from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig

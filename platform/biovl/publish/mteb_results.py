@@ -22,7 +22,7 @@ from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.public_scores import PublicScore
 from biovl.benchmark.report_files import predictions
 from biovl.benchmark.tasks.zero_shot import softmax
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 from biovl.publish.config import HubData
 

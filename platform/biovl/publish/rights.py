@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.articles import rights
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.records import LicenseGroup
 from biovl.core.tables import open_part
 

@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 
 from biovl.benchmark.public_scores import PublicScore, display, public_scores, published
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
+from biovl.core.folders import Folder
 from biovl.core.markdown import table
 from biovl.publish import mteb_results
 from biovl.publish.config import HubData

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from biovl.core.artifacts import MANIFEST, Folder
+from biovl.core.artifacts import MANIFEST
 from biovl.core.errors import StorageError
+from biovl.core.folders import Folder
 from biovl.publish.hub import Repository
 from biovl.publish.kinds import CARD, matches
 

@@ -23,8 +23,9 @@ from typing import IO, Any, cast
 
 import torch
 
-from biovl.core.artifacts import UNFINISHED, Draft
+from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import UNFINISHED
 
 _FOLDER = ".draft/checkpoints"
 _HISTORY = "checkpoints"

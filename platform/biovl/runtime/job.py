@@ -20,17 +20,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from biovl.core import config as configs
-from biovl.core.artifacts import (
-    MANIFEST,
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    find_published,
-    fingerprint,
-)
+from biovl.core.artifacts import MANIFEST, Draft, Input, Manifest, find_published, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, DamagedTable, NothingUsable
 from biovl.core.filesystems import without_credentials
+from biovl.core.folders import Folder
 from biovl.core.leases import acquire_lease
 from biovl.core.tables import damaged_tables
 from biovl.runtime.failures import explain_resume

@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.folders import Folder
 from biovl.sample import make_damaged_packages, make_packages
 
 

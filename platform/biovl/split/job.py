@@ -11,16 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from biovl.core import records, tombstones
-from biovl.core.artifacts import (
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    read_manifest,
-)
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.counts import counts_below, usable_and_defective
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
 from biovl.core.tables import open_part

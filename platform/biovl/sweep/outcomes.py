@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from biovl.benchmark.retrieval import mean_recall_at_1
-from biovl.core.artifacts import Draft, Folder, find_manifest
+from biovl.core.artifacts import Draft, find_manifest
+from biovl.core.folders import Folder
 from biovl.pretrain.scores import read_scores
 from biovl.pretrain.trackers import seconds_of_steps
 from biovl.sweep.trials import Trial

@@ -6,7 +6,7 @@ import yaml
 
 from biovl.core import config as configs
 from biovl.core import markdown
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.mixture import LENGTHS_OF_TEXT, reads_text_alone
 from biovl.sweep import plots, tables

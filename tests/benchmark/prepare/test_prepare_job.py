@@ -17,8 +17,9 @@ from biovl.benchmark.prepare import config as prepare_config
 from biovl.benchmark.prepare import job as prepare_job
 from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import config as configs
-from biovl.core.artifacts import Folder, read_manifest
+from biovl.core.artifacts import read_manifest
 from biovl.core.errors import ArtifactError, SourceError
+from biovl.core.folders import Folder
 from tests.benchmark.prepare.preparing import config, number_of, run, table
 from tests.benchmark.prepare.test_pcam import NAMES, write
 from tests.runtime.folders import content

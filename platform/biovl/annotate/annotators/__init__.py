@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
+from biovl.core.folders import Folder
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 
 if TYPE_CHECKING:

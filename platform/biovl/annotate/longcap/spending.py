@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import NonNegativeFloat
 
 from biovl.annotate.longcap.steps import ModelAnswer
-from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
+from biovl.core.folders import Folder
 
 _ANSWERS, _SPENT = "answers", "spent"
 _READ_EVERY_S = 1.0

@@ -19,8 +19,8 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.stored_images import ImageFiles
 from biovl.core import spreadsheets
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 OUTSIDE = "named outside the folder"
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from biovl.benchmark import choice_columns, choices, selection
 from biovl.benchmark.choices import Choices
 from biovl.benchmark.stored_images import Chosen, Column, files_of, parquet_parts
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 
 OTHER_SPLIT = "of another split than test"

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.stored_images import Ranges, hash_of
-from biovl.core.artifacts import Folder, fingerprint, read_manifest
+from biovl.core.artifacts import fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.shards import parse_pair
 from biovl.core.tables import open_part
 

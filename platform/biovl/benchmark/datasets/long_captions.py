@@ -20,8 +20,9 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.stored_images import Chosen, Column, hash_of
-from biovl.core.artifacts import Folder, fingerprint, read_manifest
+from biovl.core.artifacts import fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part, read_table
 
 OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"

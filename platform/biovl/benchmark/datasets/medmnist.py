@@ -17,8 +17,8 @@ from biovl.benchmark.stored_images import (
     open_array,
     version_of,
 )
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 
 @dataclass(frozen=True, kw_only=True)

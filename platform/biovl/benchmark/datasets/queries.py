@@ -6,8 +6,9 @@ from typing import Literal
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.stored_images import Column, hash_of
-from biovl.core.artifacts import Folder, fingerprint, read_manifest
+from biovl.core.artifacts import fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 KIND = "figure_retrieval"

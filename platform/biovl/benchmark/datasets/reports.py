@@ -18,9 +18,9 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import ImageFiles
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
+from biovl.core.folders import Folder
 
 NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text of another report"
 EMPTY = "report without text"

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 NO_LABEL = "no label"

@@ -30,8 +30,8 @@ from biovl.benchmark.datasets import SPLITS, Questions
 from biovl.benchmark.stored_images import hash_of
 from biovl.benchmark.vqa_answers import normalised
 from biovl.benchmark.vqa_files import Published, Question, published
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 KINDS = ("open", "closed")
 

@@ -17,8 +17,8 @@ from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Ranges, hash_of, version_of
 from biovl.core import spreadsheets
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 
 NO_IMAGE, OTHER_SPLIT = "no image", "of another split"
 _MOST_TEXT_BYTES = 1 << 20

@@ -14,7 +14,8 @@ from biovl.articles.captions import readable
 from biovl.assemble.duplicates import superseded
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.queries import caption_query, mention_query
-from biovl.core.artifacts import Folder, Manifest
+from biovl.core.artifacts import Manifest
+from biovl.core.folders import Folder
 from biovl.core.records import Mention, Reference, Span
 from biovl.core.tables import open_part
 

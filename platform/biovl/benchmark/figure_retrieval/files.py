@@ -21,7 +21,7 @@ from biovl.benchmark.datasets.queries import CORPUS, qrels_path, queries_path
 from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.figure_retrieval.candidates import Candidate
 from biovl.benchmark.prepare.writer import schema_of
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 
 SUBSETS = ("caption", "mention")

@@ -13,17 +13,10 @@ from biovl.benchmark.figure_retrieval import candidates, leaks
 from biovl.benchmark.figure_retrieval.card import card, description
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.files import SUBSETS, write_task
-from biovl.core.artifacts import (
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    read_manifest,
-    refuse_overlap,
-)
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest, refuse_overlap
 from biovl.core.errors import NothingUsable
 from biovl.core.filesystems import without_credentials
+from biovl.core.folders import Folder
 from biovl.core.tables import write_table
 from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress

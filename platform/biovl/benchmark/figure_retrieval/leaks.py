@@ -15,7 +15,8 @@ from biovl.benchmark.figure_retrieval.candidates import (
 )
 from biovl.benchmark.figure_retrieval.queries import without_label
 from biovl.benchmark.image_hashes import LOOKS, Hashes
-from biovl.core.artifacts import Folder, Manifest, read_manifest
+from biovl.core.artifacts import Manifest, read_manifest
+from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 from biovl.index.opened import Index
 

@@ -22,8 +22,9 @@ from biovl.benchmark.prepare.sets import Examples, RawSet, known_sets
 from biovl.benchmark.prepare.statistics import statistics, warnings_of
 from biovl.benchmark.prepare.writer import draft_name, schema_of, split_writer
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Input, Manifest, find_manifest, refuse_overlap
+from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, refuse_overlap
 from biovl.core.errors import NothingUsable
+from biovl.core.folders import Folder
 from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from biovl.benchmark.prepare.sets import RawSet, SetAbout
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 _SHOWN = 5

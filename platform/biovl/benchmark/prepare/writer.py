@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from biovl.benchmark.prepare.rows import Row
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.parts import ROW_GROUP_BYTES, PartFormat, RowWriter
 
 _ROW_BYTES = 500

@@ -16,8 +16,9 @@ from biovl.chain.job import run_chain
 from biovl.chain.links import Link, read_chain
 from biovl.chain.recipes import demo, demo_pmc
 from biovl.chain.steps import STEPS
-from biovl.core.artifacts import Folder, find_manifest
+from biovl.core.artifacts import find_manifest
 from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.folders import Folder
 from biovl.pretrain.publishing import publish_pretrained
 from biovl.runtime.terminal import filter_false_alarms
 from biovl.sample import make_damaged_packages, make_packages

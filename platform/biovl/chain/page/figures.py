@@ -6,8 +6,8 @@ from typing import Any
 from markupsafe import Markup
 
 from biovl.chain.page.markup import parts
-from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.core.shards import read_pair
 from biovl.core.tables import open_part
 from biovl.images.decode import decode_rgb

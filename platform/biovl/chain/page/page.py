@@ -12,7 +12,7 @@ from biovl.assemble.origin import Origin, origin
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections import SECTIONS
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 _STYLE_SHEETS = (
     Path(core.__file__).parent / "style" / "base.css",

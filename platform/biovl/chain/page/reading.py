@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from biovl.core.artifacts import Folder, Manifest, find_manifest
+from biovl.core.artifacts import Manifest, find_manifest
+from biovl.core.folders import Folder
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from biovl.benchmark.benchmark_table import BENCHMARKS, SUITES
 from biovl.chain.reproduce.graph import Graph, evaluation_of
 from biovl.chain.reproduce.job import Outcome
 from biovl.chain.reproduce.papers import Column, Row, Table
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.pretrain.trackers import seconds_of_steps
 
 _ABSENT = "not in what was published"

@@ -13,7 +13,8 @@ from biovl.chain.reproduce.graph import Graph
 from biovl.chain.reproduce.job import Outcome
 from biovl.chain.reproduce.papers import Papers, Table
 from biovl.core import markdown
-from biovl.core.artifacts import Draft, Folder, to_json
+from biovl.core.artifacts import Draft, to_json
+from biovl.core.folders import Folder
 from biovl.plan.steps import Cost
 
 SYNTHETIC = (

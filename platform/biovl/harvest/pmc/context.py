@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.limits import Limiter
 from biovl.core.tables import write_table
 from biovl.harvest.pmc.client import BucketClient

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.core import tombstones
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, unfetched
 from biovl.harvest.pmc.articles import source_uri
 from biovl.harvest.pmc.context import AcquisitionContext

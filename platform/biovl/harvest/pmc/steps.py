@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, records, unfetched
 from biovl.harvest.pmc.choosing import CatalogueVersion
 from biovl.harvest.pmc.client import DAMAGED_TRIES, FAILING, BucketClient

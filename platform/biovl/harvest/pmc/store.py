@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import BinaryIO
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.harvest.pmc.client import BucketClient
 
 

@@ -7,7 +7,7 @@ incremental harvest requests these articles again, so that its result equals a f
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.harvest.pmc.catalogue import Range
 from biovl.harvest.pmc.client import DAMAGED, FAILING, MISSING, REFUSED
 from biovl.harvest.pmc.records import Record

@@ -7,7 +7,7 @@ same steps sequentially in one process.
 import tempfile
 from collections.abc import Iterator
 
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.limits import Limiter, LocalLimiter
 from biovl.harvest.pmc import articles, listing, steps
 from biovl.harvest.pmc.choosing import CatalogueVersion

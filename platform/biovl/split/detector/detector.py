@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from biovl.core.artifacts import Folder, read_manifest, to_json
+from biovl.core.artifacts import read_manifest, to_json
 from biovl.core.errors import ArtifactError
+from biovl.core.folders import Folder
 from biovl.images.boxes import Proposal
 from biovl.split.detector.boxes import Maps, decode_boxes
 from biovl.split.detector.config import BUILTIN, KIND

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from biovl.core.artifacts import Folder, to_json
+from biovl.core.artifacts import to_json
+from biovl.core.folders import Folder
 from biovl.split.detector.card import detector_card
 from biovl.split.detector.detector import save
 from biovl.split.detector.export import to_onnx

@@ -5,7 +5,7 @@ from markupsafe import Markup
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections.shown import smaller
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 TITLE = "What they show"
 

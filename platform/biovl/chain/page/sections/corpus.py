@@ -10,7 +10,7 @@ from biovl.chain.page.figures import licence
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections.shown import plot_panel
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 TITLE = "The corpus"
 

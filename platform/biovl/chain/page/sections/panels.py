@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 from biovl.images.decode import decode_rgb
 

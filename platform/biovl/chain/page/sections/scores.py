@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 TITLE = "How good it is"
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
-from biovl.core.artifacts import Folder
+from biovl.core.folders import Folder
 
 TITLE = "Its page"
 
