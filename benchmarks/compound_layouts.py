@@ -11,6 +11,7 @@ figures are larger than those of 2013.
 import argparse
 import csv
 import json
+import string
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from biovl.images.boxes import Box, overlap
+from biovl.images.matching import reading_order
 from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.strata import STRATA
 
@@ -100,6 +102,7 @@ def statistics(layouts: list[Layout]) -> dict[str, str]:
     places = Counter(_place(box, at) for box, at, *_ in named)
     extents = [_extent(layout) for layout in layouts]
     insets = sum(_has_inset(layout) for layout in layouts)
+    in_order = [is_right for one in layouts if (is_right := _is_in_order(one)) is not None]
     shares = {f"{n} panels" if n < 7 else "7 or more": counts[n] for n in range(2, 8)}
     table = {name: f"{count / len(layouts):.2f}" for name, count in shares.items()}
     table |= {
@@ -110,6 +113,7 @@ def statistics(layouts: list[Layout]) -> dict[str, str]:
         ),
         "all gaps up to 2 px": f"{np.mean([max(one) <= 2 for one in gaps]):.2f}",
         "with an inset": f"{insets / len(layouts):.3f}",
+        "labels A, B, C … in reading order": f"{np.mean(in_order):.3f} of {len(in_order):,}",
         "panel width over height": _quantiles([b.width / max(b.height, 1) for _, b, _ in every]),
         "panel area of the figure's": _quantiles(
             [
@@ -161,6 +165,15 @@ def _has_inset(layout: Layout) -> bool:
         for a in boxes
         for b in boxes
     )
+
+
+def _is_in_order(layout: Layout) -> bool | None:
+    """Return whether labels follow the reading order; None if they are not all of A, B, C …."""
+    labels = [(label or "").lower() for label, *_ in layout.panels]
+    if sorted(labels) != list(string.ascii_lowercase[: len(labels)]):
+        return None
+    order = reading_order([box for _, box, _ in layout.panels])
+    return [labels[at] for at in order] == sorted(labels)
 
 
 def _place(box: Box, at: Box) -> str:
