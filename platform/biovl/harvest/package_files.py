@@ -31,6 +31,7 @@ class FileGroup:
     """Entries that were not read, and why."""
 
     def xml(self) -> list[str]:
+        """Return the sorted names of the XML files that are in no subfolder."""
         return sorted(name for name in self.files if "/" not in name and XML.search(name))
 
     def is_bulk(self) -> bool:
@@ -39,6 +40,7 @@ class FileGroup:
         return len(xml) == len(self.files) and sum(map(self.is_article, xml)) > 1
 
     def has_article(self) -> bool:
+        """Return whether any XML file may be an article."""
         return any(self.is_article(name) for name in self.xml())
 
     def is_article(self, name: str) -> bool:
