@@ -1,10 +1,7 @@
 """Image bytes to pixels. Invalid files are results, not exceptions: their defect is a column."""
 
 import contextlib
-import ctypes
-import functools
 import io
-import logging
 import struct
 import sys
 import warnings
@@ -13,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image, ImageFile, ImageOps, ImagePalette, TiffImagePlugin, _imaging
+from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin
 
+from biovl.images import tiff
 from biovl.images.hashing import phash_hex
 
 MAX_PIXELS = 178_956_970
@@ -121,15 +119,10 @@ _BROKEN = (
     struct.error,
     zlib.error,
 )
-_BITS, _PLANES = TiffImagePlugin.BITSPERSAMPLE, TiffImagePlugin.PLANAR_CONFIGURATION
 _GREY_STEPS = {"L;2": 85, "L;4": 17}
 """Step in 8 bits from one grey of a PNG to the next, by how Pillow reads its pixels."""
 _UNSIGNED, _SIGNED = 1, 2
 """Values of SampleFormat in TIFF 6.0."""
-_REDUCED = 1
-"""NewSubfileType of a page that is a reduced copy of another."""
-_MOST_THUMBNAILS = 8
-"""Pages of a TIFF that are skipped: the time to find a page grows with the square of its number."""
 _DARK = 64
 """High byte that no value of 14 bits has."""
 _OPAQUE = tuple((high, high) for high in (3, 15, 63, 255))
@@ -366,15 +359,12 @@ def _bytes_a_pixel(image: ImageFile.ImageFile) -> int:
 @contextlib.contextmanager
 def _opened(data: bytes, kind: str | None) -> Iterator[ImageFile.ImageFile]:
     """Open an image with its own decoder only, without output on standard error."""
-    _silence_tiff()
+    tiff.silence()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
             if isinstance(image, TiffImagePlugin.TiffImageFile):
-                _skip_thumbnails(image)
-                _read_planes_of_16_bits(image)
-                _read_native_order(image)
-                _read_palette_of_8_bits(image)
+                tiff.correct(image)
             if kind == "png" and "transparency" in image.info and image.mode == "L":
                 # Pillow scales the pixels to 8 bits, but not the transparent value.
                 image.info["transparency"] *= _GREY_STEPS.get(str(image.tile[0].args), 1)
@@ -462,74 +452,6 @@ def _brighten(image: Image.Image, low: Image.Image) -> bool:
         pixels[..., 3:] = 255
         image.paste(Image.fromarray(pixels), box)
     return True
-
-
-def _skip_thumbnails(image: TiffImagePlugin.TiffImageFile) -> None:
-    """Go to the first page of an opened TIFF that is no reduced copy of another, if there is one.
-
-    Cameras and scanners may put a thumbnail in front of the image.
-    """
-    with contextlib.suppress(EOFError):
-        for page in range(_MOST_THUMBNAILS + 1):
-            image.seek(page)
-            if image.tag_v2.get(ExifTags.Base.NewSubfileType) != _REDUCED:
-                return
-    image.seek(0)
-
-
-def _read_native_order(image: TiffImagePlugin.TiffImageFile) -> None:
-    """Have compressed numbers of an opened TIFF read in the byte order of this machine.
-
-    libtiff returns them so. Pillow 13 reads floats and signed integers of a big-endian file in the
-    order of the file.
-    """
-    image.tile = [
-        tile._replace(args=(f"{tile.args[0][:-2]}N{tile.args[0][-1]}", *tile.args[1:]))
-        if tile.codec_name == "libtiff"
-        and isinstance(tile.args, tuple)
-        and tile.args[0].endswith(("BF", "BS"))
-        else tile
-        for tile in image.tile
-    ]
-
-
-def _read_planes_of_16_bits(image: TiffImagePlugin.TiffImageFile) -> None:
-    """Have the planes of an opened TIFF read with 16 bits per value, if it has such planes.
-
-    Pillow 13 reads uncompressed ones as if they had 8 bits: the pixels are those of the first half
-    of each plane, alternating between high and low bytes. It cannot read such planes of CMYK and of
-    premultiplied alpha, and says so.
-    """
-    tags = image.tag_v2
-    if tags.get(_PLANES) != 2 or set(tags.get(_BITS, ())) != {16} or len(image.getbands()) == 1:
-        return
-    order = "L" if tags.prefix == b"II" else "B"
-    image.tile = [
-        tile._replace(args=(f"{tile.args[0]};16{order}", *tile.args[1:]))
-        if tile.codec_name == "raw" and isinstance(tile.args, tuple)
-        else tile
-        for tile in image.tile
-    ]
-
-
-def _read_palette_of_8_bits(image: TiffImagePlugin.TiffImageFile) -> None:
-    """Have a palette of an opened TIFF read whose values are 8 bits, against the standard's 16.
-
-    Pillow takes their high bytes, so that all colours are black. libtiff's tools do as we do.
-    """
-    colours = image.tag_v2.get(TiffImagePlugin.COLORMAP, ())
-    if image.mode in ("P", "PA") and max(colours, default=256) < 256:
-        image.palette = ImagePalette.raw("RGB;L", bytes(colours))
-
-
-@functools.cache
-def _silence_tiff() -> None:
-    # Pillow also raises what it logs here.
-    logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
-    # libtiff writes every error to standard error, and Pillow raises it, too. If Pillow bundles
-    # libtiff, the symbol is not found and the messages remain.
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
 
 def _reason(error: Exception, data: bytes, kind: str | None) -> str:
