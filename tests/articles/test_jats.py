@@ -288,12 +288,6 @@ def test_the_base_of_a_power_may_be_in_front_of_the_formula() -> None:
             "<p>Cells<inline-graphic xlink:href='i'><alt-text>a box</alt-text></inline-graphic>grow</p>",
             "Cells a box grow",
         ),
-        (
-            "<p>DOI<supplementary-material><object-id>10.1/x.004</object-id>"
-            "<label>Figure 1—Source data 1.</label><caption><p>Numbers.</p></caption>"
-            "</supplementary-material></p>",
-            "DOI\n10.1/x.004 Figure 1—Source data 1. Numbers.",
-        ),
     ],
 )
 def test_texts_that_publishers_put_side_by_side_do_not_run_together(inner: str, text: str) -> None:
@@ -581,6 +575,18 @@ def test_the_doi_of_a_figure_is_no_part_of_its_caption() -> None:
     assert article("", front=f"<abstract><p>Cells.</p>{doi}</abstract>").abstract == "Cells."
     data = "<p>DOI: http://dx.doi.org/10.5061/dryad.1 has the data.</p>"
     assert caption(data) == "DOI: http://dx.doi.org/10.5061/dryad.1 has the data."
+
+
+def test_source_data_listed_in_a_caption_are_no_part_of_it() -> None:
+    data = (
+        "<supplementary-material><object-id>10.7554/eLife.1.004</object-id>"
+        "<label>Figure 1—source data 1.</label><caption><title>(A) Numbers.</title>"
+        "<p><bold>DOI:</bold> http://dx.doi.org/10.7554/eLife.1.004</p></caption>"
+        "<media xlink:href='s1.xlsx'/></supplementary-material>"
+    )
+    assert caption(f"<title>Cells.</title><p>(A) Roots.</p><p>{data}</p>") == "Cells.\n(A) Roots."
+    listed = "Roots\n10.7554/eLife.1.004 Figure 1—source data 1. (A) Numbers."
+    assert (article(f"<p>Roots{data}</p>").full_text or "").startswith(listed)
 
 
 def test_the_title_of_a_graphical_abstract_is_no_caption() -> None:

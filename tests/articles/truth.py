@@ -7,7 +7,7 @@ from collections import Counter
 from lxml import etree
 
 _SPACE = re.compile(r"\s+")
-# The DOI of a figure of eLife is no part of its caption.
+# The DOI of a figure of eLife is no part of its caption; neither are source data.
 _OWN_DOI = re.compile(r"\s*DOI:\s*http\S+\s*")
 _FLOATS = ("fig", "fig-group", "table-wrap")
 
@@ -41,6 +41,8 @@ def captions(root: etree._Element) -> list[tuple[str | None, str | None]]:
         grouped = next(figure.iterancestors("fig-group", "abstract"), None) is not None
         beside = any(child.tag in ("p", "list", "legend", "attrib") for child in figure)
         single = len(own) < 2 and not grouped and not beside and all(map(is_plain, own))
+        for data in own[0].findall(".//supplementary-material") if own else ():
+            data.clear()
         for paragraph in own[0].findall("p") if own else ():
             if _OWN_DOI.fullmatch("".join(paragraph.itertext())):
                 paragraph.clear()

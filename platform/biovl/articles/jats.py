@@ -62,10 +62,11 @@ _MARKS_IN_TITLES = etree.XPath(
     " or self::sup[translate(normalize-space(.), '*†‡§¶, ', '')=''"
     " and not(following-sibling::node()[translate(normalize-space(.), '*†‡§¶,', '')!=''])]]"
 )
-# eLife's captions and abstracts end with their own DOI.
-_OWN_DOIS = etree.XPath(
+# eLife's captions and abstracts end with their own DOI, and captions then list source data.
+_NOT_IN_CAPTIONS = etree.XPath(
     "(.//fig/caption | .//abstract)/p[starts-with(normalize-space(.), 'DOI: http')"
     " and not(contains(substring-after(normalize-space(.), 'DOI: '), ' '))]"
+    " | .//fig/caption//supplementary-material"
 )
 # Licences are read without regard to marks.
 _SUPERSCRIPTS = etree.XPath(
@@ -153,7 +154,7 @@ def _content(article: etree._Element) -> ArticleContent:
         pmids |= dict.fromkeys(pmid.strip() for pmid in _PMIDS(references))
     text.detach(reference_lists)
     text.detach(_MARKS_IN_TITLES(article))
-    text.detach(_OWN_DOIS(article))
+    text.detach(_NOT_IN_CAPTIONS(article))
     places = figure_places(article)
     _move_floats(article)
     text.prepare(article)
