@@ -135,6 +135,21 @@ def test_real_captions_are_split_better_than_left_whole(shared_data: Path) -> No
 
 
 @pytest.mark.shared
+def test_the_captions_of_the_gold_are_those_of_the_articles(shared_data: Path) -> None:
+    gold, articles = Path(compound_cases.__file__).parent, compound_cases.Articles(shared_data)
+    lines = [
+        json.loads(line)
+        for path in gold.glob("gold/**/*.jsonl")
+        if path.stem in ("captions", "lists", "panels")
+        for line in path.read_text().splitlines()
+    ]
+    present = [line for line in lines if articles.figures(line.get("article", ""))[1]]
+    assert len(present) > 1_000
+    lost = [line for line in present if not articles.figure(line)]
+    assert not [(line["article"], line["figure"]) for line in lost]
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("folder", ["gold", "gold/held_out"])
 def test_the_paragraphs_of_the_gold_are_those_of_the_articles(
     folder: str, shared_data: Path
