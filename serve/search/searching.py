@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from biovl.core.errors import BiovlError
-from biovl.images.decode import image_format
+from biovl.images.formats import image_format
 from biovl.index.opened import VERSION_DIGITS, Index
 from biovl.index.query import Query, Results
 from serve.http.problems import Problem, shortened

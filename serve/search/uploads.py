@@ -17,6 +17,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from biovl.images import decode
+from biovl.images.formats import image_format
 from serve.http.pixels import CostlyFileError, without_texts
 from serve.http.problems import Problem
 from serve.http.settings import Limits
@@ -90,7 +91,7 @@ def validate_image(data: bytes, limits: Limits, at: Location) -> bytes:
             empty, has too many pixels or segments, or is too small or too narrow.
     """
     _check_bytes(len(data), limits, at)
-    kind = decode.image_format(data)
+    kind = image_format(data)
     if not data:
         raise _refused(422, "invalid-image", decode.EMPTY, at)
     if kind not in FORMATS:

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from biovl.images import decode
-from biovl.images.decode import decode_rgb, image_format, inspect
+from biovl.images.decode import decode_rgb, inspect
 from biovl.images.encode import for_training
+from biovl.images.formats import image_format
 
 
 def encoded(kind: str) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from biovl.harvest.sources import FileError
 from biovl.images import decode, dicom
+from biovl.images.formats import image_format
 
 _ARCHIVES = ("zip", "gzip", "rar", "7z", "ole")
 
@@ -56,7 +57,7 @@ def pixels_of(data: bytes, path: str, *, frame: dicom.Frame, burned_in: bool) ->
         if converted.png is None:
             raise FileError(converted.defect or dicom.UNREADABLE, converted.detail or "")
         return converted.png
-    kind = decode.image_format(data)
+    kind = image_format(data)
     if kind == "dicom":
         raise FileError(dicom.UNREADABLE, "it is compressed as a whole (gzip): unpack it")
     if data and (kind is None or kind in _ARCHIVES):

@@ -27,7 +27,8 @@ from pydicom.encaps import get_frame
 from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.processing import apply_color_lut, apply_modality_lut, apply_voi
 
-from biovl.images.decode import MAX_PIXELS, TOO_LARGE, image_format
+from biovl.images.decode import MAX_PIXELS, TOO_LARGE
+from biovl.images.formats import image_format
 
 UNREADABLE = "DICOM file cannot be read"
 NO_PIXELS = "DICOM file without an image"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from biovl.images.decode import decode_rgb, image_format, is_stored_as_displayed
+from biovl.images.decode import decode_rgb, is_stored_as_displayed
+from biovl.images.formats import image_format
 
 _LONGEST_JPEG_PX = 65_500
 """Longest side that libjpeg writes."""

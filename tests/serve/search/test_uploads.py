@@ -9,7 +9,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from biovl.images.decode import image_format
+from biovl.images.formats import image_format
 from serve.http.problems import Problem
 from serve.http.settings import Limits
 from serve.search.uploads import FORMATS, form_of, image_of, validate_image
