@@ -288,6 +288,17 @@ def test_greys_of_16_bits_with_alpha_are_read() -> None:
     pixels = decode_rgb(png_of_rows(greys.tobytes(), 16, 4)).pixels
     assert pixels is not None
     np.testing.assert_array_equal(pixels[0, :, 0], greys[:, 0] >> 8)
+    greys[:, 0] = np.linspace(0, 4095, 64)
+    data, expected = png_of_rows(greys.tobytes(), 16, 4), np.rint(greys[:, :1] * (255 / 4095))
+    np.testing.assert_array_equal(decode_rgb(data).pixels[0], expected.repeat(3, 1))
+    kept = for_training(data, short_side_px=None, jpeg_quality=90).data
+    np.testing.assert_array_equal(read_by_stock_reader(kept)[0], expected.repeat(3, 1))
+
+
+def test_details_of_a_defect_are_the_same_in_each_process() -> None:
+    broken = FILES["png"][:12] + bytes(40)
+    assert inspect(broken) == inspect(bytes(bytearray(broken)))
+    assert inspect(broken).defect_detail == "UnidentifiedImageError: cannot identify image file"
 
 
 def test_dark_pixels_of_8_bits_and_dark_ink_on_the_page_stay_dark() -> None:

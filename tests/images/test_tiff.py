@@ -73,6 +73,26 @@ def test_planes_of_16_bits_that_are_not_read_are_a_defect() -> None:
     assert decode_rgb(data).defect == inspect(data).defect == decode.UNDECODABLE
 
 
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_planes_of_grey_and_alpha_are_a_defect(is_compressed: bool) -> None:
+    planes = [np.full((48, 64), value, np.uint8).tobytes() for value in (90, 255)]
+    strips = [zlib.compress(plane) if is_compressed else plane for plane in planes]
+    first, second = map(len, strips)
+    end = 8 + first + second
+    entries = [
+        *((256, 1, 64), (257, 1, 48), (258, 2, 8 | 8 << 16), (259, 1, 8 if is_compressed else 1)),
+        *((262, 1, 1), (273, 2, end + 138), (277, 1, 2), (278, 1, 48), (279, 2, end + 146)),
+        *((284, 1, 2), (338, 1, 2)),
+    ]
+    table = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, *values) for tag, *values in entries
+    )
+    ends = struct.pack("<4I", 8, 8 + first, first, second)
+    data = b"II*\0" + struct.pack("<I", end) + b"".join(strips)
+    data += struct.pack("<H", len(entries)) + table + bytes(4) + ends
+    assert decode_rgb(data).defect == inspect(data).defect == decode.UNDECODABLE
+
+
 def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
     values = np.linspace(1_000, 60_000, 64 * 64).reshape(64, 64).astype(np.uint16)
     decoded = decode_rgb(encoded("TIFF", Image.fromarray(values)))
@@ -176,6 +196,8 @@ def _pages(*pages: tuple[tuple[int, int], int]) -> bytes:
     [
         ([((24, 16), 1), ((96, 64), 0)], (96, 64)),
         ([((24, 16), 1), ((12, 8), 1), ((96, 64), 2), ((9, 9), 0)], (96, 64)),
+        # A thumbnail of one page of several, and a second one as in DNG.
+        ([((24, 16), 3), ((24, 16), 0x10001), ((96, 64), 0)], (96, 64)),
         ([((96, 64), 0), ((24, 16), 1)], (96, 64)),
         ([((96, 64), 1), ((24, 16), 1)], (96, 64)),
         ([((12, 8), 1)] * 8 + [((96, 64), 0)], (96, 64)),

@@ -34,7 +34,7 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 KIND = "corpus"
-FORMAT = 8
+FORMAT = 9
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 ARTICLES = "articles"

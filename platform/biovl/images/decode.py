@@ -87,6 +87,8 @@ _OPAQUE = tuple((high, high) for high in (3, 15, 63, 255))
 """Least and largest high byte of an alpha channel that is opaque in 10, 12, 14 or 16 bits."""
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "L" if sys.byteorder == "big" else "B"}
 """The other byte order of a raw mode such as ``RGB;16B``, by its last letter."""
+_FOUR_BYTES = "RGBA"
+"""Raw mode of pixels of four bytes, here those of a grey and an alpha of 16 bits."""
 _LARGEST = 1e38
 """Larger values of floats are not measured: they stand for missing pixels, or are infinite."""
 _TURNS = {
@@ -171,7 +173,8 @@ def inspect(data: bytes) -> Inspected:
                 width, height = height, width
             return Inspected(kind, mode, width, height, phash_hex(_displayed(image)))
     except _BROKEN as error:
-        detail = f"{type(error).__name__}: {error}"[:200]
+        # Pillow names the object in memory, which differs in each process.
+        detail = f"{type(error).__name__}: {error}".partition(" <_io.BytesIO")[0][:200]
         return Inspected(kind, mode, width, height, None, _reason(error, data, kind), detail)
 
 
@@ -309,9 +312,13 @@ def _load(image: ImageFile.ImageFile, data: bytes, kind: str | None) -> bool:
     key = image.info.pop("transparency", None)
     if not is_dark and key is None:
         return False
-    with _opened(data, kind) as low:
-        low.tile = tiles
-        low.load()
+    with _opened(data, kind) as opened:
+        opened.tile = tiles
+        opened.load()
+        low: Image.Image = opened
+        if tiles[0].args == _FOUR_BYTES:
+            _, grey, _, alpha = opened.split()
+            low = Image.merge("RGBA", (grey, grey, grey, alpha))
         gone = (
             []
             if key is None
@@ -333,9 +340,11 @@ def _low_byte_tiles(image: ImageFile.ImageFile) -> list[ImageFile._Tile]:
         return found
     for tile in image.tile:
         first, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
-        # Premultiplied colours are divided by their alpha, and greys with alpha have one order.
-        if isinstance(first, str) and ";16" in first and not first.startswith(("RGBa", "LA")):
-            other = first[:-1] + _OTHER_ORDER[first[-1]]
+        # Premultiplied colours are divided by their alpha.
+        if isinstance(first, str) and ";16" in first and not first.startswith("RGBa"):
+            # Pillow has no other order of greys with alpha: their bytes are read as they are.
+            is_grey = first.startswith("LA")
+            other = _FOUR_BYTES if is_grey else first[:-1] + _OTHER_ORDER[first[-1]]
             found.append(tile._replace(args=(other, *rest) if rest else other))
     return found
 

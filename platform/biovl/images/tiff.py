@@ -9,7 +9,7 @@ from PIL import ExifTags, ImagePalette, TiffImagePlugin, _imaging
 
 _BITS, _PLANES = TiffImagePlugin.BITSPERSAMPLE, TiffImagePlugin.PLANAR_CONFIGURATION
 _REDUCED = 1
-"""NewSubfileType of a page that is a reduced copy of another."""
+"""Bit of NewSubfileType: the page is a reduced copy of another."""
 _MOST_THUMBNAILS = 8
 """Pages of a TIFF that are skipped: the time to find a page grows with the square of its number."""
 
@@ -19,7 +19,12 @@ def correct(image: TiffImagePlugin.TiffImageFile) -> None:
 
     Thumbnails in front of the image are skipped. Planes of 16 bits, compressed big-endian numbers,
     and palettes of 8 bits have the right values.
+
+    Raises:
+        ValueError: If grey and alpha are in planes: Pillow 13 makes compressed ones transparent.
     """
+    if image.tag_v2.get(_PLANES) == 2 and image.mode in ("LA", "PA"):
+        raise ValueError("planes of grey and alpha are not read")
     _skip_thumbnails(image)
     _read_planes_of_16_bits(image)
     _read_native_order(image)
@@ -45,7 +50,8 @@ def _skip_thumbnails(image: TiffImagePlugin.TiffImageFile) -> None:
     with contextlib.suppress(EOFError):
         for page in range(_MOST_THUMBNAILS + 1):
             image.seek(page)
-            if image.tag_v2.get(ExifTags.Base.NewSubfileType) != _REDUCED:
+            kind = image.tag_v2.get(ExifTags.Base.NewSubfileType)
+            if not (isinstance(kind, int) and kind & _REDUCED):
                 return
     image.seek(0)
 
