@@ -192,7 +192,7 @@ def test_a_question_leaks_with_its_image() -> None:
     numbered = replace(data, image_names=[])
     found = leakage.leaks(leak_report.image_ids(numbered), [zebra])
     assert found.leaked() == {"2"}
-    assert leak_report.leaked_ids(numbered, found) == {"test/0"}
+    assert leak_report.leaked_ids(numbered, answers, found) == {"test/0"}
 
 
 def test_an_only_question_names_its_image() -> None:
@@ -204,7 +204,7 @@ def test_an_only_question_names_its_image() -> None:
         by=leakage.SAME_FILE, row_P=np.array([1]), corpus_ids=["f"], closeness_P=np.ones(1)
     )
     found = leakage.leaks(leak_report.image_ids(data), [second])
-    assert leak_report.leaked_ids(data, found) == {"p2/q"}
+    assert leak_report.leaked_ids(data, pa.table({"id": data.ids}), found) == {"p2/q"}
 
 
 def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from sklearn import metrics as sk
 
+from biovl.benchmark import leak_report, leakage, selection
 from biovl.benchmark import ranks as ranking
-from biovl.benchmark import selection
 from biovl.benchmark.comparison import differences
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.tasks.retrieval import Config, Retrieval
@@ -54,6 +54,24 @@ def test_two_models_differ_in_scores_alone() -> None:
     found = differences(good.predictions, bad.predictions, resamples=20, seed=0)
     assert found.keys() <= scores(good).keys()
     assert {name for name in found if found[name]["value"] > 0} == set()
+
+
+def test_scores_without_leaked_pairs_leave_out_queries_and_keep_the_pool() -> None:
+    # Images 0 and 1 find the text of each other, images 2 and 3 their own.
+    data = pairs(["a", "b", "a", "c"])
+    image_ND = np.array([[0.6, 0.8, 0], [0.8, 0.6, 0], [1, 0, 0], [0, 0, 1]], np.float32)
+    outcome = judged(data, image_ND, np.eye(3, dtype=np.float32), ks=(1,))
+    leaked = leakage.NearDuplicates(
+        by=leakage.SAME_FILE, row_P=np.array([2]), corpus_ids=["f"], closeness_P=np.ones(1)
+    )
+    found = leakage.leaks(leak_report.image_ids(data), [leaked])
+    without = leak_report.scores_without(data, outcome.predictions, found, resamples=9, seed=0)
+    # Images 0, 1 and 3, and the texts "b" and "c": the text "a" is also that of the leaked image.
+    recalls = {one.name: (one.value, one.count) for one in without if "recall" in one.name}
+    assert recalls == {
+        f"image_to_text_recall_at_1{leak_report.PART}": (pytest.approx(1 / 3), 3),
+        f"text_to_image_recall_at_1{leak_report.PART}": (0.5, 2),
+    }
 
 
 def test_ks_that_all_exceed_the_pool_are_rejected() -> None:

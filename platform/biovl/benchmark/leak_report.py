@@ -75,24 +75,32 @@ def image_ids(data: Any) -> list[str]:
     return ids if len(ids) == number else [str(row) for row in range(number)]
 
 
-def leaked_ids(data: Any, leaks: Leaks) -> set[str]:
-    """Return the ids of the images with near duplicates, or of the questions about them."""
-    image_of = getattr(data, "image_of", None)
+def leaked_ids(data: Any, predictions: pa.Table, leaks: Leaks) -> set[str]:
+    """Return the ids of predictions about images with near duplicates.
+
+    These are the images, the questions about them, or the queries of whose pairs they are part.
+    """
+    leaked, image_of = leaks.leaked(), getattr(data, "image_of", None)
+    if "images" in predictions.column_names:
+        queries = predictions.select(["id", "images"]).to_pylist()
+        return {query["id"] for query in queries if not leaked.isdisjoint(query["images"])}
     if image_of is None:
-        return leaks.leaked()
-    is_leaked_N = np.isin(image_ids(data), list(leaks.leaked()))
+        return leaked
+    is_leaked_N = np.isin(image_ids(data), list(leaked))
     return {data.ids[number] for number in np.flatnonzero(is_leaked_N[image_of])}
 
 
 def scores_without(
     data: Any, predictions: pa.Table, leaks: Leaks, *, resamples: int, seed: int
 ) -> list[Score]:
-    """Return the metrics without leaked images or questions, with the suffix ``PART``.
+    """Return the metrics without leaked images, questions or queries, with the suffix ``PART``.
 
     They are the metrics that are means of a column of the predictions. Empty if no prediction is of
-    a leaked image or question.
+    a leaked one. Queries of retrieval search the whole pool, as those of other parts of it do.
     """
-    leaked = pc.is_in(predictions["id"], pa.array(leaked_ids(data, leaks), pa.string()))
+    leaked = pc.is_in(
+        predictions["id"], pa.array(leaked_ids(data, predictions, leaks), pa.string())
+    )
     unleaked, scores = predictions.filter(pc.invert(leaked)), list[Score]()
     for name in predictions.column_names if len(unleaked) < len(predictions) else ():
         if pa.types.is_floating(unleaked.schema.field(name).type) and "/" not in name:

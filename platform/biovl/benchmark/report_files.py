@@ -20,7 +20,7 @@ from biovl.core.tables import read_table, write_table
 from biovl.runtime.job import Job
 
 KIND = "report"
-FORMAT = 7
+FORMAT = 8
 """Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 

@@ -135,8 +135,8 @@ class Retrieval:
         ]
         predictions = pa.concat_tables(
             [
-                table.append_column("parts", _parts(len(table), of))
-                for table, of in zip(tables, groups, strict=True)
+                table.append_column("parts", _parts(len(table), of)).append_column("images", images)
+                for table, of, images in zip(tables, groups, _images(ids[0], pair_P2), strict=True)
             ],
             promote_options="default",
         )
@@ -183,6 +183,16 @@ def _text_ids(data: Pairs, image_of_text: np.ndarray) -> list[str]:
         counts[name] += 1
         ids.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return ids
+
+
+def _images(ids: Sequence[str], pair_P2: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """Return the ids of the images of each query's pairs, for image and for text queries."""
+    of_text: dict[int, list[str]] = {}
+    for image, text in sorted(pair_P2.tolist()):
+        of_text.setdefault(text, []).append(ids[image])
+    lists = [[own] for own in ids], [of_text[text] for text in sorted(of_text)]
+    of_images, of_texts = (pa.array(one, pa.list_(pa.string())) for one in lists)
+    return of_images, of_texts
 
 
 def _chance(pair_P2: np.ndarray, items: tuple[int, int], ks: Sequence[int]) -> dict[str, float]:
