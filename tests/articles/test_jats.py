@@ -325,8 +325,38 @@ def test_spans_beside_spaces_and_line_ends_leave_no_space_behind() -> None:
 
 
 def test_paragraphs_beside_the_caption_end_the_legend() -> None:
-    found = figure("<caption><title>T.</title></caption><graphic xlink:href='a'/><p>Legend.</p>")
-    assert found.caption == "T.\nLegend."
+    for legend in ("<p>Legend.</p>", "<statement><p>Legend.</p></statement>"):
+        found = figure(f"<caption><title>T.</title></caption><graphic xlink:href='a'/>{legend}")
+        assert found.caption == "T.\nLegend."
+
+
+@pytest.mark.parametrize(
+    ("published", "caption"),
+    [
+        # JoVE
+        (
+            "<p><fig id='f'><graphic xlink:href='a'/></fig><bold>Figure 1. Cells.</bold> In <sup>2"
+            "</sup>H. <ext-link>Please click here to view a larger version of this figure.</ext-link></p>",
+            "Figure 1. Cells. In 2H.",
+        ),
+        (
+            "<p> <fig id='f'><graphic xlink:href='a'/></fig> </p>"
+            "<p><xref ref-type='fig' rid='f'>Figure 1</xref>. Cells.</p><p>Figure 2. Roots.</p>",
+            "Figure 1. Cells.",
+        ),
+        ("<p><fig id='f'><graphic xlink:href='a'/></fig></p><p>Figure 1 shows cells.</p>", ""),
+        ("<p><fig id='f'><graphic xlink:href='a'/></fig> and Figure 2. Cells grew.</p>", ""),
+        ("<p>Cells grew.<fig id='f'><graphic xlink:href='a'/></fig>Figure 1. They died.</p>", ""),
+        ("<p><fig id='f'><caption><p>Own.</p></caption></fig>Figure 1. Cells.</p>", "Own."),
+    ],
+)
+def test_a_caption_after_its_figure_is_the_figures(published: str, caption: str) -> None:
+    content = article(f"{published}<p>The end.</p>")
+    (found,) = content.figures
+    assert (found.caption, found.label) == (caption, "Figure 1" if caption[:1] == "F" else None)
+    assert content.full_text is not None
+    assert content.full_text.lower().count("cells") == 1
+    assert content.full_text.endswith("The end.")
 
 
 def test_object_ids_attributions_and_permissions_are_not_caption() -> None:

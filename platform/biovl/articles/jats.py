@@ -2,9 +2,6 @@
 
 The XML is untrusted: nothing is fetched, no entity is expanded and no file is opened. XML that
 cannot be parsed is a result with a reason, not an exception.
-
-Figures are first moved after the paragraph or figure that contains them, so that no caption becomes
-part of a paragraph's text and no figure gets the graphic of a nested figure.
 """
 
 import re
@@ -16,6 +13,7 @@ from lxml import etree
 from biovl.articles import licenses, text
 from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
+from biovl.articles.floats import move_floats, put_captions_in_figures
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain
@@ -36,7 +34,6 @@ _PROLOG_BYTES = 100_000
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _HIGHWIRE_ID = "{http://schema.highwire.org/Journal}id"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_FLOATS = ("fig", "fig-group", "table-wrap", "table-wrap-group")
 _LABEL_IN_CAPTION = re.compile(r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE)
 # "<bold>Figure 1</bold>Cells" and "Figure 1.Cells" are a label and a text; "Fig. 1A" is a label.
 # Possessive: with several ways to match marks, thousands of them would take quadratic time.
@@ -62,11 +59,13 @@ _MARKS_IN_TITLES = etree.XPath(
     " or self::sup[translate(normalize-space(.), '*†‡§¶, ', '')=''"
     " and not(following-sibling::node()[translate(normalize-space(.), '*†‡§¶,', '')!=''])]]"
 )
-# eLife's captions and abstracts end with their own DOI, and captions then list source data.
+# eLife's captions and abstracts end with their own DOI, and captions then list source data. JoVE's
+# end with a link to a larger image.
 _NOT_IN_CAPTIONS = etree.XPath(
     "(.//fig/caption | .//abstract)/p[starts-with(normalize-space(.), 'DOI: http')"
     " and not(contains(substring-after(normalize-space(.), 'DOI: '), ' '))]"
     " | .//fig/caption//supplementary-material"
+    " | .//ext-link[starts-with(normalize-space(.), 'Please click here to view a larger')]"
 )
 # Licences are read without regard to marks.
 _SUPERSCRIPTS = etree.XPath(
@@ -156,7 +155,8 @@ def _content(article: etree._Element) -> ArticleContent:
     text.detach(_MARKS_IN_TITLES(article))
     text.detach(_NOT_IN_CAPTIONS(article))
     places = figure_places(article)
-    _move_floats(article)
+    put_captions_in_figures(article)
+    move_floats(article)
     text.prepare(article)
     text.mark_all(_SUPERSCRIPTS(article), text.SUP)
     # Fields that need no other marks are read before these are set.
@@ -180,22 +180,6 @@ def _content(article: etree._Element) -> ArticleContent:
         abbreviations=listed,
         figures=figures + _graphical_abstracts(article),
     )
-
-
-def _move_floats(article: etree._Element) -> None:
-    """Move floats after the outermost paragraph or figure that contains them, in document order."""
-    hosts: dict[etree._Element, etree._Element] = {}
-    for element in article.iter(*_FLOATS):
-        around = list(element.iterancestors("p", "fig", "fig-group"))
-        # A member stays in its group; the group itself is moved.
-        if around and around[0].tag != "fig-group":
-            hosts[element] = around[-1]
-    text.detach(hosts, lambda _: " ")
-    for element, host in reversed(hosts.items()):
-        # lxml inserts before the text after the host.
-        tail, host.tail = host.tail, None
-        host.addnext(element)
-        host.tail = tail
 
 
 def _shared_texts(places: list[FigureContext]) -> dict[etree._Element, list[str]]:
@@ -306,7 +290,7 @@ def _described(descriptions: list[etree._Element], label: str) -> str | None:
 def _is_legend(part: etree._Element) -> bool:
     if part.tag == "attrib":
         return part.getparent().tag == "fig" and licenses.is_legend(plain(part))
-    return part.tag in ("p", "list", "legend")
+    return part.tag in ("p", "list", "legend", "statement")
 
 
 def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
