@@ -748,6 +748,16 @@ def test_a_range_of_supplements_implies_those_between_its_ends() -> None:
     assert implied == {"f2": [], "s1": [False], "s2": [True], "s3": [True], "s4": [True]}
 
 
+def test_a_link_from_a_sign_has_the_panels_around_it() -> None:
+    sign = "<xref ref-type='fig' rid='f1'> ▸</xref>"
+    content = article(
+        f"<p>(Fig. 1{sign} <italic>a</italic>) (Figs. 1b–1d {sign}) (Fig. 1{sign}(<italic>e</italic>))"
+        f" (Figs. 2A ▸ and 1{sign}).</p><fig id='f1'><label>Figure 1</label></fig>"
+    )
+    (mention,) = content.figures[0].mentions
+    assert [reference.panels for reference in mention.refs] == [["a"], ["b", "c", "d"], ["e"], []]
+
+
 def test_a_reference_to_a_figure_in_two_languages_names_panels_of_both() -> None:
     content = article(
         "<p>(<xref rid='g'>Figura 1A</xref>) <xref rid='h'>Figs 2A</xref></p>"
@@ -899,6 +909,20 @@ def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
         "TNF-α: tumor necrosis factor",
         "BP: blood pressure",
     ]
+
+
+@pytest.mark.parametrize(
+    ("published", "keywords"),
+    [
+        (["Growth, Cell wall, DNA"], ["Growth", "Cell wall", "DNA"]),
+        (["Growth; DNA, Plant", "GmTIP2;6"], ["Growth", "DNA, Plant", "GmTIP2;6"]),
+        (["Carcinoma, Hepatocellular"], ["Carcinoma, Hepatocellular"]),
+        (["Receptors, Antigen, T-Cell", "Mice"], ["Receptors, Antigen, T-Cell", "Mice"]),
+    ],
+)
+def test_a_list_in_one_keyword_is_several(published: list[str], keywords: list[str]) -> None:
+    words = "".join(f"<kwd>{word}</kwd>" for word in published)
+    assert article("", front=f"<kwd-group>{words}</kwd-group>").keywords == keywords
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ _CONTAINERS = {
 # References outside of paragraphs are in one of these.
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
 _RANGE_IN_TEXT = re.compile(r"(?<!\d)(\d{1,6})\s?[-–—‒‐]\s?(\d{1,6})(?!\d)")
+# What precedes a link that is only a sign: "Fig. 3a ▶", "Figs. 1a–1d ▶".
+_BEFORE_SIGN = re.compile(r"\d+(?:[^\d▸▶►]|(?<=[-–,])\d){0,20}\Z")
 _MAX_RANGE = 20
 _MAX_GROUP = 100
 """Maximum number of figures of a group that a reference to the group cites."""
@@ -199,7 +201,12 @@ def _named(
         panels: list[str] = []
         numbers = {numbering.of.get(index) for index in figures}
         if len(figures) == 1 or (len(numbers) == 1 and None not in numbers):
-            panels = panels_in(content[span.start : span.end], content[span.end : stop])
+            reference = content[span.start : span.end]
+            if not any(map(str.isalnum, reference)):
+                start = max(0, span.start - LOOK_AHEAD)
+                before = _BEFORE_SIGN.search(content, start, span.start)
+                reference = before[0] if before else ""
+            panels = panels_in(reference, content[span.end : stop])
         for index in figures:
             yield index, Reference(span.start, span.end, panels, False)
 

@@ -2,6 +2,7 @@
 
 import calendar
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from lxml import etree
@@ -55,10 +56,10 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "title": title,
         "abstract": _abstract(meta),
         "keywords": _unique(
-            plain(word)
+            word
             for group in meta.iterfind("kwd-group")
             if not are_abbreviations(group)
-            for word in group.iter("kwd")
+            for word in _keywords(group)
         ),
         "subjects": _unique(
             plain(subject) for subject in meta.iterfind("article-categories//subject")
@@ -178,6 +179,17 @@ def _citation(meta: etree._Element, journal: str | None, published: str | None) 
     pages = f"{first}-{last}" if first and last and last != first else first
     where = volume + (f"({issue})" if issue else "") + (f":{pages}" if pages else "")
     return f"{journal}. {published or ''}{'; ' if published and where else ''}{where}".strip()
+
+
+def _keywords(group: etree._Element) -> Iterator[str]:
+    """Yield the keywords of a group, also of one whose ``<kwd>`` is a list.
+
+    A comma alone separates nothing: ``Carcinoma, Hepatocellular`` is one term.
+    """
+    words = [plain(word) for word in group.iter("kwd")]
+    is_list = len(words) == 1 and words[0].count(", ") > 1
+    for word in words:
+        yield from (part.strip(" ;") for part in re.split(r"[;,]\s" if is_list else r";\s", word))
 
 
 def _unique(texts: Any) -> list[str]:

@@ -29,6 +29,13 @@ _JOINT = re.compile(
 # Between number and panel inside a reference: "2(a)", "2 A", "4, C", "1-A", "1, panels a and g".
 _INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=[(\[]?[A-Za-z])")
 _NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
+# The last number of "A1–3".
+_SAME_LETTER = re.compile(rf"\s?[{_DASH}]\s?(\d{{1,2}})(?![\w.])")
+CODED = re.compile(
+    rf"(?=[A-RT-Z]1?\d(?:(?:\s?[{_DASH},]\s?(?:and\s)?|\s(?:and|to)\s)[A-RT-Z]?1?\d){{0,8}}"
+    r"\s?(?:[)\];]|\Z))"
+)
+"""Panels with a number at the end of a reference: ``Fig. 3, A1–A3)``, but not ``Fig. 3, S1``."""
 _PROSE_BEHIND = re.compile(
     rf"""
     \s*[=<>≤≥≈~±%]                              # p < 0.05
@@ -153,7 +160,7 @@ def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
         inside = _INSIDE.match(reference, end)
         if inside is None:
             continue
-        is_direct = not inside["apart"]
+        is_direct = not inside["apart"] or CODED.match(reference, inside.end()) is not None
         stop = _read_list(found, reference, inside.end(), number, is_direct=is_direct)
         if found.labels:
             return number, stop
@@ -175,6 +182,9 @@ def _read_behind_number(found: _Panels, after: str, number: str) -> None:
     named = _NAMED.match(after)
     if named is not None:
         _read_list(found, after, named.end(), number)
+        return
+    if after.startswith(", ") and CODED.match(after, 2):
+        _read_list(found, after, 2, number, is_direct=True)
         return
     start = len(after) - len(after.lstrip(" ,\xa0" + _DASH))
     if not 1 <= start <= 2 or start == len(after):
@@ -219,6 +229,9 @@ def _read_list(
         for label in labels:
             found.add(label, is_range_end=is_range)
         end = item.end()
+        if item["label"][1:].isdigit() and (last := _SAME_LETTER.match(text, end)) is not None:
+            found.add(item["label"][0] + last[1], is_range_end=True)
+            end = last.end()
         is_open = is_open or bool(item["open"])
         if item["close"]:
             if not is_open:

@@ -10,6 +10,7 @@ import re
 from biovl.articles.citances import patterns
 from biovl.articles.citances.labels import Item, labels_between, names_of, panel_at, places_in
 from biovl.articles.citances.patterns import CLOSED, CONTINUES, DASH
+from biovl.articles.mentions import CODED
 
 _MAX_RANGE = 30
 _NEAR = 4
@@ -285,11 +286,13 @@ class ListReader:
         After a later number of the list, only a list of panels counts: ``Figs. 2D and 3, A and D``.
         """
         position = apart.end()
+        sign = apart["sign"].strip()
+        if sign == "," and is_first and not self.is_plural and CODED.match(self.text, position):
+            return self._label(position, None, is_direct=True) or end
         label = patterns.LABEL.match(self.text, position)
         if label is None or (len(label["label"]) > 1 and not label["open"]):
             return end
         rest = label.end() if label["open"] else label.end("label")
-        sign = apart["sign"].strip()
         if label["open"]:
             return self._bracketed(position, is_legend=sign == ".") or end
         if _is_prose_behind(self.text[rest : rest + 20]) or label["close"] == "]":

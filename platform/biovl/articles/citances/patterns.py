@@ -87,9 +87,9 @@ _VERBS = r"""
 _LINKS = "in of for as with by on at from we the where when while but using below above see".split()
 CONTINUES = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
 """Words that clearly continue the sentence after a reference and are not a count or a name."""
-# Acta Crystallographica writes "Fig. 2 ▸ b", with a link from the arrow.
+# Acta Crystallographica writes "Fig. 2 ▸ b", "Fig. 2 ▸(b)", with a link from the arrow.
 ARROW = re.compile(
-    rf"\s?[▸▶►]\s?(?=[A-Za-z](?:\s?[^\w\s=<>]|\s(?:and|or|to)\s|$|{CONTINUES.pattern}))"
+    rf"\s?[▸▶►]\s?(?=\([a-z]\)|[A-Za-z](?:\s?[^\w\s=<>]|\s(?:and|or|to)\s|$|{CONTINUES.pattern}))"
 )
 CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$|\[\d)")
 LIST_GOES_ON = re.compile(rf"\s?[,;&/{DASH}]|\s(?:and|or|to|vs|versus|through)\b|\s[ey]\s\d|\s\(")
