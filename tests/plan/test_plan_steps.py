@@ -21,7 +21,7 @@ from biovl.plan.steps import Planner, harvest_source
 from biovl.plan.tables import assumptions, prices
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import memory, rates
-from biovl.pretrain.config import DataConfig, PretrainConfig, SaveConfig
+from biovl.pretrain.config import DataConfig, PretrainConfig
 from biovl.pretrain.estimate import estimate
 from biovl.pretrain.hardware import A100_40
 from biovl.pretrain.models import describe
@@ -191,6 +191,23 @@ def test_pairs_take_the_cpus_that_a_dry_run_says() -> None:
     assert hours == pytest.approx(at_once * run.hours)
 
 
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        # The last two, and that of the best epoch.
+        ({}, 3),
+        # Those in front of a divergence, and the next one.
+        ({"trouble.on_divergence": "rollback"}, 5),
+        ({"save.keep_every": "epoch", "epochs": 4}, 7),
+        ({"save.keep_every": 1_000, "epochs": 1, "batch.pairs": 500}, 7),
+    ],
+)
+def test_checkpoints_that_pretrain_retains_are_stored(changes: dict, count: int) -> None:
+    own = planner(plan(pretrain__changes=changes))
+    size = own.training().parameters * steps.CHECKPOINT_BYTES / 1e9
+    assert own.pretrain().storage_gb["checkpoints"] == pytest.approx(count * size)
+
+
 def test_presets_rent_what_the_cluster_orders() -> None:
     types = yaml.safe_load(Path("cluster.yaml").read_text())["available_node_types"]
     most = {}
@@ -204,7 +221,6 @@ def test_presets_rent_what_the_cluster_orders() -> None:
 
 def test_what_plans_assume_of_jobs_is_their_default() -> None:
     assert 1 / DataConfig().run_pairs == steps.READ_REQUESTS_PER_PAIR
-    assert SaveConfig().keep_last == steps.CHECKPOINTS
     # A plan says which recipes it takes where these are not the defaults of the jobs.
     said = " ".join(reckon(plan_config.one_gpu()).warnings)
     assert "recipe on_gpus" in said

@@ -348,6 +348,7 @@ def test_there_is_always_a_checkpoint_from_before(every: int, lags: tuple[int, .
         since_good = max(0, done + lags[number % len(lags)] - 3_100)
         steps.append(done)
         kept = rollback.steps_to_keep(steps, since_good=since_good)
+        assert len(kept) <= rollback.MOST_KEPT
         steps = sorted({*kept, *steps[-2:]})
         assert steps[0] <= max(every, min(done, 3_100) - 300)
     # The run returns to step 3,000, and repeats few steps from the checkpoint on.

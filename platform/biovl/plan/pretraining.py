@@ -19,6 +19,7 @@ from biovl.pretrain.estimate import Forecast, RunEstimate, compiled_as_configure
 from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, model_info
 from biovl.pretrain.models import describe
+from biovl.pretrain.run import most_checkpoints
 from biovl.pretrain.schedule import Plan
 
 _BATCHES = 4
@@ -48,6 +49,8 @@ class TrainingCost:
     embed_dim: int
     pairs: int
     """Number of pairs over all epochs."""
+    checkpoints: int
+    """Maximum number of checkpoints stored at a time."""
 
 
 def training(
@@ -83,7 +86,8 @@ def training(
     estimated = _estimated(plan.recipe, changes, caption_tokens, accelerator, workers)
     (forecast,) = (each for each in estimated.forecasts if each.workers == workers)
     # Without the incomplete last batch of each epoch.
-    total_pairs = Plan.of(pairs, config.batch, config.epochs).pairs
+    run = Plan.of(pairs, config.batch, config.epochs)
+    total_pairs = run.pairs
     # Estimated on a few batches; whether the run is compiled depends on all pairs.
     forecast = compiled_as_configured(config, forecast, estimated.plan.pairs, total_pairs)
     # Not a third of the training: a locked tower has no backward pass, and only training drops
@@ -103,6 +107,7 @@ def training(
         parameters=info.parameters,
         embed_dim=info.embed_dim,
         pairs=total_pairs,
+        checkpoints=most_checkpoints(config, run),
     )
 
 

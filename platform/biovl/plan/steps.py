@@ -27,8 +27,6 @@ PART_GB = 0.064
 
 CHECKPOINT_BYTES = 12
 """Bytes per parameter in a checkpoint: the value and the two moments of Adam, float32."""
-CHECKPOINTS = 2
-"""Checkpoints stored at a time: ``save.keep_last``."""
 
 INDEX_BYTES_PER_DIMENSION = 3
 """Bytes per vector and dimension: 16 bits in the vectors file, and 8 bits in the index."""
@@ -225,7 +223,7 @@ class Planner:
             hours += cpu_hours / available
         gb_per_pair = (a["stored_image_kb"] + a["pair_kb"]) / 1e6
         storage = {
-            "checkpoints": run.parameters * CHECKPOINT_BYTES * CHECKPOINTS / 1e9,
+            "checkpoints": run.parameters * CHECKPOINT_BYTES * run.checkpoints / 1e9,
             "model/": run.parameters * 4 / 1e9,
         }
         paid = self._paid(hours)

@@ -32,6 +32,9 @@ _KEPT_STEPS = LEAD_STEPS + 2 * SMOOTHED_STEPS
 """Divergence is noticed within so many steps after the last step to return to, unless the loss
 rises slowly."""
 
+MOST_KEPT = 2
+"""Maximum number of checkpoints retained for a rollback, see ``steps_to_keep``."""
+
 _NOTE = "rollback"
 
 

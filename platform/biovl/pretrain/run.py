@@ -309,6 +309,19 @@ def _recorded_failures(
         ) from error
 
 
+def most_checkpoints(config: PretrainConfig, plan: Plan) -> int:
+    """Return the number of checkpoints that a run retains at most.
+
+    They are the last ones, that of the best epoch, those to roll back to, and the history.
+    """
+    every = config.save.keep_every
+    steps = {*plan.ends(), *(range(every, plan.steps, every) if isinstance(every, int) else ())}
+    history = sum(in_history(steps_done, plan, every) for steps_done in steps)
+    return (
+        config.save.keep_last + 1 + (rollback.MOST_KEPT if may_roll_back(config) else 0) + history
+    )
+
+
 def may_roll_back(config: PretrainConfig) -> bool:
     """Return whether a run returns to earlier weights when it diverges or its loss is NaN."""
     return "rollback" in (config.trouble.on_divergence, config.trouble.not_finite)
