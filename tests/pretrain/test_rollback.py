@@ -72,6 +72,7 @@ class World:
 
     def __init__(self, stop: int | None = None) -> None:
         self.drawn: list[int] = []
+        self.lines: list[str] = []
         self.validated: list[tuple[int, int]] = []
         self._stop = stop
 
@@ -85,7 +86,7 @@ class World:
             yield batch_of(step)
 
     def run(self, changed: PretrainConfig, every: int | None = None) -> None:
-        callbacks = Callbacks(self.batches, self._validate, lambda line: None)
+        callbacks = Callbacks(self.batches, self._validate, self.lines.append)
         run(changed, PLAN, every, callbacks, workers=Workers(), device=torch.device("cpu"))
 
     def _validate(self, epoch: int, steps_done: int) -> None:
@@ -198,6 +199,20 @@ def test_checkpoints_and_scores_of_skipped_steps_are_discarded_and_made_again(
     checkpoints = Checkpoints(str(tmp_path))
     before, at_end = (checkpoints.load(steps)["model"] for steps in (36, 40))
     assert all(torch.equal(at_end[name], value) for name, value in before.items())
+
+
+def test_a_run_that_starts_again_for_want_of_a_checkpoint_warns(tmp_path: Path) -> None:
+    changed = settings(tmp_path, **{"save.every_steps": 80, "save.every_minutes": None})
+    first, second = World(), World()
+    with pytest.raises(RestartNeeded, match="Rolls back to step 36"):
+        first.run(changed)
+    for steps in (20, 40):
+        (tmp_path / f".draft/checkpoints/{steps:09d}.pt").unlink(missing_ok=True)
+    second.run(changed)
+    (line,) = [line for line in second.lines if line.startswith("warning")]
+    assert "no checkpoint from before the rollback is left: trains again from step 1 to 36" in line
+    assert second.drawn[0] == 0
+    assert not [line for line in first.lines if line.startswith("warning")]
 
 
 def test_a_run_that_diverges_too_often_ends_with_the_reason(tmp_path: Path) -> None:

@@ -208,6 +208,11 @@ def run(
         del state
     if workers.rank == 0 and steps_done:
         callbacks.say(f"resumes from step {steps_done:,} of {plan.steps:,}")
+    elif workers.rank == 0 and skipped and skipped[0].start:
+        callbacks.say(
+            f"warning: no checkpoint from before the rollback is left: trains again from step 1 to "
+            f"{skipped[0].start:,}. Lower save.every_steps"
+        )
     saver = _Saver(config, plan, validated_every, checkpoints, trainer, callbacks, workers.rank)
     if workers.rank == 0:
         saver.validate_pending()
