@@ -57,6 +57,31 @@ def test_an_empty_page_offers_examples_that_search(opened: Opened, address: str)
     assert "q=" in page.url
 
 
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        ("exact over 36 rows", "1 by definition"),
+        ("ivf nprobe=4", "1.000, measured against exact search"),
+    ],
+)
+def test_the_recall_of_an_exact_search_is_not_measured(
+    opened: Opened, address: str, plan: str, expected: str
+) -> None:
+    page = opened(address)
+
+    def answer(route: Any) -> None:
+        body = {**route.fetch().json(), "plan": plan, "recall_at_10": 1.0}
+        route.fulfill(json=body)
+
+    page.route("**/v1/search", answer)
+    search(page, "red circle")
+    assert captions(page)
+    page.click(".how summary")
+    assert expected in page.inner_text(".how")
+    title = page.get_attribute("#search-status span", "title")
+    assert ("measured" in title) is plan.startswith("ivf")
+
+
 def test_a_text_finds_figures_with_rank_score_caption_source_and_licence(
     opened: Opened, address: str
 ) -> None:

@@ -235,6 +235,7 @@ function statusLine(found) {
   const parts = [isFiltered(found) ? `${count} that match the filters` : count, `${total_ms < 10 ? total_ms.toFixed(1) : Math.round(total_ms)} ms`];
   const timings = Object.entries(first.timings_ms).map(([stage, ms]) => `${stage} ${ms.toFixed(1)}`).join(" · ");
   const recall = first.recall_at_10;
+  const isExact = first.plan.startsWith("exact");
   const how = el(
     "details",
     { class: "how" },
@@ -243,13 +244,13 @@ function statusLine(found) {
       "dl",
       {},
       el("dt", {}, "Plan"), el("dd", {}, first.plan),
-      recall !== null ? [el("dt", {}, "Recall@10"), el("dd", {}, `${recall.toFixed(3)}, measured against exact search when the index was built`)] : null,
+      recall !== null ? [el("dt", {}, "Recall@10"), el("dd", {}, isExact ? "1 by definition: the search compared every matching figure" : `${recall.toFixed(3)}, measured against exact search when the index was built`)] : null,
       el("dt", {}, "Milliseconds"), el("dd", {}, timings || "not reported"),
       el("dt", {}, "Request"), el("dd", {}, el("code", {}, first.request_id)),
     ),
   );
   return [
-    el("p", {}, parts.join(" · "), recall !== null ? el("span", { title: "Share of the ten nearest figures that this index finds, measured when it was built" }, ` · recall@10 ${recall.toFixed(2)}`) : null),
+    el("p", {}, parts.join(" · "), recall !== null ? el("span", { title: `Share of the ten nearest figures that this index finds, ${isExact ? "1 by definition for an exact search" : "measured when it was built"}` }, ` · recall@10 ${recall.toFixed(2)}`) : null),
     how,
     found.hits.length ? exportButtons(found.hits) : null,
     first.truncated ? el("p", { class: "hint" }, "The text is longer than the model reads: its end was left out.") : null,
