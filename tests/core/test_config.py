@@ -176,6 +176,22 @@ def test_a_boolean_is_no_number(changes: dict, name: str) -> None:
         config.build(Run, {**VALUES, **changes})
 
 
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"optim": Optim(warmup=True)}, "optim.warmup"),
+        ({"optim": Optim(peak_lr=True)}, "optim.peak_lr"),
+        ({"shares": {"a": 0.5, "b": True}}, "shares.b"),
+    ],
+)
+def test_a_boolean_given_in_python_is_no_number(changes: dict, name: str) -> None:
+    given = Run(out="o", source=Plugin("packages"), **changes)
+    with pytest.raises(
+        ConfigError, match=rf"Run is not valid:\n  {name}: expected a number, got true"
+    ):
+        config.validated(given)
+
+
 def test_every_missing_setting_is_named() -> None:
     with pytest.raises(ConfigError, match=r"out: [\s\S]*source: "):
         config.build(Run, {})

@@ -75,7 +75,10 @@ def validated(config: Config) -> Config:
         plain = to_plain(config)
     except PydanticSerializationError as error:
         raise ConfigError(f"{type(config).__name__} is not valid: {error}") from error
-    return _validated(type(config), plain, type(config).__name__)
+    built = _validated(type(config), plain, type(config).__name__)
+    # As plain values, booleans of numbers are numbers.
+    _check_booleans(config, built, type(config).__name__)
+    return built
 
 
 def _validated(cls: type[Config], plain: Mapping[str, Any], name: str) -> Config:
@@ -84,10 +87,14 @@ def _validated(cls: type[Config], plain: Mapping[str, Any], name: str) -> Config
     except ValidationError as error:
         problems = [_problem(cls, problem) for problem in error.errors(include_url=False)]
         raise ConfigError(_invalid(name, problems)) from error
-    if booleans := list(_numbers_from_booleans(plain, config)):
+    _check_booleans(plain, config, name)
+    return config
+
+
+def _check_booleans(given: Any, built: Any, name: str) -> None:
+    if booleans := list(_numbers_from_booleans(given, built)):
         problems = [f"{where}: expected a number, got {value}" for where, value in booleans]
         raise ConfigError(_invalid(name, problems))
-    return config
 
 
 def _invalid(name: str, problems: Iterable[str]) -> str:
@@ -99,6 +106,10 @@ def _numbers_from_booleans(given: Any, built: Any, where: str = "") -> Iterator[
     if isinstance(given, bool) and type(built) in (int, float):
         yield where, str(given).lower()
     inner: Iterable[tuple[Any, Any, Any]] = ()
+    if dataclasses.is_dataclass(given):
+        given = {
+            setting_name(item.name): getattr(given, item.name) for item in dataclasses.fields(given)
+        }
     if isinstance(given, Mapping) and isinstance(built, Mapping):
         inner = zip(given, given.values(), built.values(), strict=False)
     elif isinstance(given, Mapping):
