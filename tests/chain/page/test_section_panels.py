@@ -42,11 +42,12 @@ def publish(folder: Path, kind: str, rows: list[dict], **about: object) -> str:
 
 
 def test_figures_are_shown_with_their_panels_and_the_caption_of_each(tmp_path: Path) -> None:
-    images = [{"figure_id": f"f{number}", "image": a_picture(number)} for number in (1, 2)]
+    # Figure 3 is figure 1 once more.
+    images = [{"figure_id": f"f{n}", "image": a_picture(min(n, 4 - n))} for n in (1, 2, 3)]
     figures = publish(tmp_path / "figures", "figures", images, counts={})
     rows = [
         panel(number, label, box)
-        for number in (1, 2)
+        for number in (1, 2, 3)
         for label, box in (("A", (0, 0, 30, 40)), ("B", (30, 0, 60, 40)))
     ]
     inputs = [Input(name="figures", uri=figures, fingerprint=fingerprint(figures))]

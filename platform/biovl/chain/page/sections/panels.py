@@ -1,7 +1,8 @@
 """Section with compound figures, their panel boxes and captions."""
 
 import io
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ from biovl.chain.page.reading import Chapter, Story
 from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 from biovl.images.decode import decode_rgb
+from biovl.images.hashing import phash_hex
 
 TITLE = "Panels"
 
@@ -32,7 +34,7 @@ def body(story: Story) -> Markup | None:
     chapter = story.of("panels")
     if chapter is None:
         return None
-    shown = [cut for panels in _chosen(chapter) if (cut := _cut(chapter, panels)) is not None]
+    shown = list(itertools.islice(_cuts(chapter), _SHOWN))
     if not shown:
         return None
     counts = chapter.manifest.counts
@@ -45,7 +47,7 @@ def body(story: Story) -> Markup | None:
 
 
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
-    """Return the panels of up to ``_SHOWN`` figures, from the first part with split figures."""
+    """Return the panels of figures, from the first part with split figures."""
     folder = Folder(chapter.uri)
     for part in _parts(chapter):
         table = read_table(folder, part, [*_COLUMNS, "article_id"])
@@ -57,7 +59,7 @@ def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
         of_article = {panels[0]["article_id"]: panels for panels in reversed(best)}
         chosen = [panels for panels in best if of_article[panels[0]["article_id"]] is panels]
         if chosen:
-            return chosen[:_SHOWN]
+            return chosen
     return []
 
 
@@ -65,12 +67,21 @@ def _parts(chapter: Chapter) -> list[str]:
     return sorted(name for name in chapter.manifest.files if name.startswith("figures/"))
 
 
-def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """Return a figure with its panels; None if its image is unavailable."""
+def _cuts(chapter: Chapter) -> Iterator[Markup]:
+    """Yield figures with their panels, without those that look like an earlier one."""
     source = next((item.uri for item in chapter.manifest.inputs if item.name == "figures"), None)
-    image = source and _image(source, panels[0]["part"], panels[0]["parent_figure_id"])
-    if not image:
-        return None
+    hashes = set[str]()
+    if source is None:
+        return
+    for panels in _chosen(chapter):
+        image = _image(source, panels[0]["part"], panels[0]["parent_figure_id"])
+        if image is not None and (phash := phash_hex(image)) not in hashes:
+            hashes.add(phash)
+            yield _cut(image, panels)
+
+
+def _cut(image: Image.Image, panels: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return a figure with its panels."""
     label = panels[0]["figure_label"] or "Figure"
     captions = [
         (
