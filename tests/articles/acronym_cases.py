@@ -232,5 +232,21 @@ EXPANDED: list[tuple[str, dict[str, str], str]] = [
     ),
     ("Cells with SCs.", {"SC": "stem cell ectopy"}, "Cells with stem cell ectopies (SCs)."),
     ("nothing of it", {"MRI": "magnetic resonance imaging"}, "nothing of it"),
+    (
+        "a EEG at rest. b ECG",
+        {"EEG": "electroencephalography"},
+        "a electroencephalography (EEG) at rest. b ECG",
+    ),
+    (
+        "Activity. A EEG at rest.",
+        {"EEG": "electroencephalography"},
+        "Activity. A electroencephalography (EEG) at rest.",
+    ),
+    (
+        "Taken with a UHR scanner.",
+        {"UHR": "ultra-high resolution"},
+        "Taken with an ultra-high resolution (UHR) scanner.",
+    ),
+    ("An MRI.", {"MRI": "magnetic resonance imaging"}, "A magnetic resonance imaging (MRI)."),
 ]
 """A caption, the acronyms of its article, and the caption with them spelled out."""
