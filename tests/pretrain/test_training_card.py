@@ -128,6 +128,8 @@ def front_matter(text: str) -> dict:
 def test_the_licence_is_no_freer_than_the_data(licenses, spdx, name) -> None:
     found = front_matter(card(stats=stats(*licenses)))
     assert (found["license"], found.get("license_name")) == (spdx, name)
+    # On the Hub it is LICENSE, LICENSE.md or a URL.
+    assert "license_link" not in found
     assert found["library_name"] == "open_clip"
     assert found["pipeline_tag"] == "zero-shot-image-classification"
 

@@ -135,11 +135,8 @@ def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
         return {"license": max(licenses, key=_FREE.index).lower()}
     groups = {row["license_group"] for row in stats["license_groups"]}
     kind = next((_KINDS[group] for group in _KINDS if group in groups), "data-of-several-licences")
-    return {
-        "license": "other",
-        "license_name": kind,
-        "license_link": "README.md#licences-of-the-data",
-    }
+    # Without ``license_link``, which is LICENSE, LICENSE.md or a URL: the licences are in the card.
+    return {"license": "other", "license_name": kind}
 
 
 def rollbacks_section(rollbacks: Sequence[Mapping[str, Any]]) -> str:
