@@ -116,6 +116,10 @@ def test_a_model_loads_here_when_its_text_tower_is_named_nowhere(tmp_path):
     values["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "nobody/has-this"
     (folder / "open_clip_config.json").write_text(json.dumps(values))
     np.testing.assert_allclose(encoder.load(str(folder)).embed_texts(CAPTIONS), expected, atol=1e-6)
+    # What is trained from it has the same names: on the hub, open_clip loads the tokenizer by it.
+    again = open_clip.build(open_clip.Config(architecture=str(folder), weights=str(folder)))
+    path = saved(again, tmp_path / "again") / "open_clip_config.json"
+    assert json.loads(path.read_text())["model_cfg"]["text_cfg"] == values["model_cfg"]["text_cfg"]
 
 
 def test_modernbert_is_saved_and_loaded_here(tmp_path):

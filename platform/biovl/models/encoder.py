@@ -110,8 +110,8 @@ def load_preparation(uri: str) -> "Preparation":
     with local_copy(uri, with_weights=False) as folder:
         seen = _preprocessing(folder, uri)
         described = open_clip.describe(open_clip.Config(architecture=str(folder)))
-        name = described.model_cfg["text_cfg"].get("hf_tokenizer_name") or ""
-        tokenizer = tokenization.make(name, described.context_length)
+        is_clip = not described.model_cfg["text_cfg"].get("hf_tokenizer_name")
+        tokenizer = tokenization.make("" if is_clip else str(folder), described.context_length)
     return Preparation(described, tokenizer, seen)
 
 

@@ -210,10 +210,11 @@ def _plan(config: Config, *, ask_hub: bool) -> _Plan:
     if "timm_model_name" in vision:
         vision["timm_model_pretrained"] = False
     tokenizer = config.tokenizer or text.get("hf_tokenizer_name") or ""
+    if tokenizer:
+        # Also on the hub, open_clip loads the tokenizer by this name.
+        text["hf_tokenizer_name"] = tokenizer
     if not config.tokenizer and tokenizer and folder is not None:
         tokenizer = str(folder)  # as open_clip does for local-dir:
-    if tokenizer:
-        text["hf_tokenizer_name"] = tokenizer
     _refuse_what_ragged_text_cannot_be(text)
     transformer = _transformer(config, text, folder)
     cfg |= {"embed_dim": config.embed_dim or cfg["embed_dim"], "custom_text": True}
