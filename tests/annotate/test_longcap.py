@@ -196,6 +196,20 @@ def test_a_figure_for_which_a_step_fails_keeps_its_caption(
     assert script.steps().count("repair") == (1 if status.startswith("malformed") else 0)
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["H&E, p < 0.05 and n > 3 (<5 mm)", "H&amp;E, p &lt; 0.05 and n &gt; 3 (&#60;5 mm)"],
+)
+def test_signs_of_a_caption_may_be_escaped_or_not(written: str) -> None:
+    said = "H&E, p < 0.05 and n > 3 (<5 mm)"
+    assert answers.read_caption(f"<caption>{written}</caption>") == said
+    (feature,) = answers.read_features(
+        f"<assessment><feature><text>{written}</text><rationale>R&D</rationale>"
+        "<label>FEASIBLE</label></feature></assessment>"
+    )
+    assert (feature.text, feature.rationale) == (said, "R&D")
+
+
 def test_a_malformed_answer_is_repaired_once(tmp_path: Path) -> None:
     def at_second(body: dict[str, Any], number: int) -> str:
         if step_of(body) == "repair":

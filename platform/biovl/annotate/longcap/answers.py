@@ -1,5 +1,6 @@
 """Parsing and validation of a model's answers; ``steps`` retries once after a malformed answer."""
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ NOTHING_FEASIBLE = "nothing is feasible"
 _MOST_CHARS = 40_000
 _MOST_FEATURES = 400
 _FENCE = re.compile(r"\A\s*```(?:xml)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+# "H&E" and "p < 0.05", which models leave unescaped: no entity and no tag begins like that.
+_UNESCAPED = re.compile(r"&(?!#?\w+;)|<(?![A-Za-z/])")
 _REFUSAL = re.compile(
     # "Collagen type I cannot …" is none.
     r"(?<!\btype\s)(?<!\bclass\s)(?<!\bphase\s)(?<!\bstage\s)(?<!\bgrade\s)(?<!\bgroup\s)"
@@ -124,6 +127,7 @@ def _root(answer: str, tag: str) -> etree._Element:
     text = (fenced[1] if fenced else answer).strip()
     if "<!" in text or "<?" in text:
         raise Malformed("declarations such as <!DOCTYPE> are not allowed")
+    text = _UNESCAPED.sub(lambda sign: html.escape(sign[0]), text)
     try:
         root = parse_xml(text.encode())
     except (etree.XMLSyntaxError, ValueError) as error:
