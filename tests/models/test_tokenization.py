@@ -40,8 +40,11 @@ def test_clip_ids_are_those_of_open_clip(context):
         assert (np.pad(mine, (0, context - len(mine))) == row).all()
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("context", [3, 16, 256])
-def test_ids_of_a_hugging_face_folder_are_those_of_open_clip(bert_folder, context):
+def test_ids_of_a_hugging_face_folder_are_those_of_open_clip(bert_folder, context, side):
+    settings = {"tokenizer_class": "BertTokenizer", "truncation_side": side}
+    (bert_folder / "tokenizer_config.json").write_text(json.dumps(settings))
     ours = tokenization.make(str(bert_folder), context).encode(TEXTS)
     stock = open_clip.tokenizer.HFTokenizer(str(bert_folder), context_length=context)(TEXTS)
     for mine, row in zip(ours, stock.numpy(), strict=True):

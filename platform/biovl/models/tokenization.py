@@ -148,7 +148,7 @@ class HubTokenizer:
         # ("Already borrowed").
         self._fast = self._whole.backend_tokenizer
         self._fast.no_padding()
-        self._fast.enable_truncation(self.context_length)
+        self._fast.enable_truncation(self.context_length, direction=self._whole.truncation_side)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text with start and end, truncated to the context; int32."""
