@@ -34,6 +34,13 @@ def test_columns_of_concepts_and_the_selection_of_a_pool_go_with_them(tmp_path: 
     assert contents(str(tmp_path), KINDS["report"]).left_out == ["columns/manifest.json"]
 
 
+def test_the_card_of_the_training_goes_with_a_fine_tuned_model(tmp_path: Path) -> None:
+    goes = ["README.md", "open_clip_model.safetensors", "tuned/README.md", "tuned/plots/loss.png"]
+    stays = ["base/open_clip_model.safetensors", "tuned/open_clip_model.safetensors"]
+    touch(tmp_path, *goes, *stays, "tuned/checkpoints/000000100.pt")
+    assert sorted(contents(str(tmp_path), KINDS["model"]).files) == goes
+
+
 def test_a_link_in_the_place_of_a_file_is_an_error(tmp_path: Path) -> None:
     touch(tmp_path / "elsewhere", "secret")
     folder = tmp_path / "model"

@@ -6,6 +6,9 @@ from typing import Any
 from biovl.core.artifacts import Manifest
 from biovl.core.markdown import table
 from biovl.finetune.config import FinetuneConfig
+from biovl.pretrain.card import front_matter
+
+_NAME = "Fine-tuned model"
 
 _VERDICTS = {
     "better": "It is better than the model it began with",
@@ -52,12 +55,19 @@ def rows_of(report: Mapping[str, Any], before: str, after: str) -> list[dict[str
     return rows
 
 
-def model_card(manifest: Manifest, config: FinetuneConfig) -> str:
-    """Return the README of a fine-tuned model."""
+def model_card(manifest: Manifest, config: FinetuneConfig, stats: Mapping[str, Any]) -> str:
+    """Return the README of a fine-tuned model.
+
+    Args:
+        manifest: Manifest of the model.
+        config: Configuration of the run.
+        stats: ``stats.json`` of the corpus, for the licence.
+    """
     counts, notes = manifest.counts, manifest.notes
     pairs, test = counts["pairs"], notes["test"]
     parts = [
-        "# Fine-tuned model",
+        front_matter(stats, _NAME),
+        f"# {_NAME}",
         f"`{config.model}`, fine-tuned on {pairs['train']:,} pairs of `{config.corpus}`. "
         f"{_VERDICTS[counts['verdict']]}: on {pairs['test']:,} test pairs the mean reciprocal rank "
         f"of both directions is {test['before']:.3f} before and {test['after']:.3f} after, a "

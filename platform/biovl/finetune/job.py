@@ -273,7 +273,8 @@ def _publish(
         },
         warnings=warnings,
     )
-    draft.folder.write("README.md", card.model_card(manifest, config).encode())
+    stats = json.loads(Folder(config.corpus).read("stats.json"))
+    draft.folder.write("README.md", card.model_card(manifest, config, stats).encode())
     return draft.publish(manifest)
 
 

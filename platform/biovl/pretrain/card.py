@@ -94,7 +94,7 @@ def model_card(
         name: Title of the card.
     """
     sections = [
-        _front_matter(stats, name),
+        front_matter(stats, name),
         f"# {name}",
         _what(model),
         _loading(model),
@@ -110,7 +110,13 @@ def model_card(
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _front_matter(stats: Mapping[str, Any], name: str) -> str:
+def front_matter(stats: Mapping[str, Any], name: str) -> str:
+    """Return the YAML metadata of a model card, with its delimiters.
+
+    Args:
+        stats: ``stats.json`` of the corpus: ``licenses`` and ``license_groups`` are read.
+        name: Title of the card.
+    """
     values: dict[str, Any] = {
         "library_name": "open_clip",
         "pipeline_tag": "zero-shot-image-classification",

@@ -78,6 +78,8 @@ KINDS: Mapping[str, Kind] = {
             *("open_clip_config.json", "config.json", "*.safetensors", "tokenizer*.json"),
             *("special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
             *("*.model", "metrics.jsonl", "validation.json", "sweep.json", "plots/*.png"),
+            # Data and licences of fine-tuning, which the model's card refers to.
+            *("tuned/README.md", "tuned/plots/*.png"),
             # Written from reports; an upload without them deletes those of earlier weights.
             ".eval_results/biovl-*.yaml",
         ),
