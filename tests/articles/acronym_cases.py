@@ -243,9 +243,9 @@ EXPANDED: list[tuple[str, dict[str, str], str]] = [
         "Activity. A electroencephalography (EEG) at rest.",
     ),
     (
-        "Taken with a UHR scanner.",
-        {"UHR": "ultra-high resolution"},
-        "Taken with an ultra-high resolution (UHR) scanner.",
+        "A UV image.",
+        {"UV": "ultraviolet"},
+        "An ultraviolet (UV) image.",
     ),
     ("An MRI.", {"MRI": "magnetic resonance imaging"}, "A magnetic resonance imaging (MRI)."),
 ]

@@ -76,8 +76,10 @@ def _spelled_out(text: str, match: re.Match[str], long: str) -> str:
 def _with_article(before: str, long: str) -> str:
     """Return the preceding text, with ``a`` or ``an`` to match the first sound; not a panel."""
     article = "an" if long[0].lower() in "aeio" or long.startswith(("ul", "un")) else "a"
-    # At the start of a sentence it is a panel: "a EEG of patient 1. b EEG of patient 2."
-    if article == "an" and before.endswith(("a ", "A ")) and _SENTENCE_START.search(before[:-2]):
+    # In front of a vowel at the start of a sentence, it is a panel: "a EEG at rest. b ECG"; but "A
+    # UV image".
+    is_panel = article == "an" and before.endswith(("a ", "A ")) and not long.startswith("u")
+    if is_panel and _SENTENCE_START.search(before[:-2]):
         return before
     return re.sub(r"\b([Aa])n?(?=\s$)", lambda found: found[1] + article.removeprefix("a"), before)
 
