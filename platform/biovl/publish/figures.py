@@ -1,5 +1,6 @@
 """Redistributable rows of figures or panels, part by part, with their articles."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -101,8 +102,9 @@ def card(kind: str, name: str, licenses: Sequence[str]) -> bytes:
         name: Title of the card.
         licenses: Licence identifiers of the Hub.
     """
-    lines = ["---", f"pretty_name: {name}", "license:", *(f"- {item}" for item in licenses)]
-    lines += ["configs:"]
+    # Quoted: a repository may be called 2024.
+    lines = ["---", f"pretty_name: {json.dumps(name)}"]
+    lines += ["license:", *(f"- {item}" for item in licenses), "configs:"]
     for table in ("figures", "articles"):
         lines += [f"- config_name: {table}"]
         lines += ["  default: true"] if table == "figures" else []
