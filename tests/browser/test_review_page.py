@@ -189,6 +189,59 @@ def test_concepts_are_found_by_parts_of_their_names(
     assert page.inner_text("#chosen-local") == ""
 
 
+def test_a_vote_with_names_that_the_taxonomy_lost_can_be_changed(
+    opened: Opened, served: Callable[..., Served], tmp_path: Path
+) -> None:
+    def taxonomy(name: str, concepts: dict[str, list[str]]) -> str:
+        (tmp_path / name).write_text(yaml.safe_dump({"concepts": concepts}))
+        return str(tmp_path / name)
+
+    before = taxonomy("before.yaml", {"Imaging": ["MRI", "scan"], "Plots": ["bars"]})
+    with httpx.Client(
+        base_url=served(taxonomy=before).url, headers={"X-Reviewer": "ann"}
+    ) as reviewer:
+        sheet = reviewer.post("/v1/next", json={}).json()["cluster"]
+        vote = an_answer(
+            sheet, global_concepts=["Imaging", "Plots"], local_concepts=["MRI", "scan"]
+        )
+        assert reviewer.post("/v1/votes", json=vote).status_code == 200
+    # One name is gone, and one is below another.
+    after_it = taxonomy("after.yaml", {"Imaging": ["CT"], "Plots": ["bars"], "Radiology": ["MRI"]})
+    review = served(taxonomy=after_it)
+    page = opened(review.url, **LAPTOP)
+    sign_in(page)
+    title(page)
+    after(page, lambda: page.keyboard.press(","))
+    assert page.locator("#chosen-local button").all_inner_texts() == ["MRI", "scan"]
+    page.click("#chosen-local button >> text=MRI")
+    assert page.locator("#chosen-global button").all_inner_texts() == ["Imaging", "Plots"]
+    assert page.locator("#chosen-local button").all_inner_texts() == ["scan"]
+    page.click("#chosen-global button >> text=Plots")
+    assert page.locator("#chosen-global button").all_inner_texts() == ["Imaging"]
+    page.click("#options >> text=CT")
+    after(page, lambda: page.keyboard.press("Control+Enter"))
+    (row,) = review.votes()
+    assert row.split(",")[5:7] == ["Imaging", "CT"]
+
+
+def test_a_saved_vote_is_not_sent_again_if_the_next_cluster_fails(
+    opened: Opened, served: Callable[..., Served]
+) -> None:
+    page = opened(served().url, **LAPTOP)
+    page.watch.expects_errors = True
+    sign_in(page)
+    before = title(page)
+    sent: list[Any] = []
+    page.on("request", lambda request: sent.append(request) if "v1/votes" in request.url else None)
+    page.route("**/v1/next", lambda route: route.fulfill(status=500, json={"title": "Broken"}))
+    answer_by_keys(page)
+    page.wait_for_selector("#notice.error button.link")
+    page.unroute("**/v1/next")
+    page.click("#notice button.link")
+    until(page, f"document.getElementById('cluster-title').innerText !== {before!r}")
+    assert len(sent) == 1
+
+
 def test_what_is_missing_is_said_and_nothing_is_sent(
     opened: Opened, served: Callable[..., Served]
 ) -> None:

@@ -44,11 +44,12 @@ function takeAway({ global, local }) {
     return;
   }
   chosen.global = chosen.global.filter((name) => name !== global);
-  chosen.local = chosen.local.filter((name) => above.get(name).some((one) => chosen.global.includes(one)));
+  chosen.local = chosen.local.filter((name) => above.get(name)?.some((one) => chosen.global.includes(one)));
 }
 
-function toggle(entry) {
-  const goes = isChosen(entry);
+const toggle = (entry) => change(entry, isChosen(entry));
+
+function change(entry, goes) {
   (goes ? takeAway : add)(entry);
   $("find").value = "";
   const name = entry.local ?? entry.global;
@@ -60,8 +61,8 @@ function toggle(entry) {
 export function takeLastAway() {
   const local = chosen.local.at(-1);
   const global = chosen.global.at(-1);
-  if (local) toggle({ global: above.get(local).find((one) => chosen.global.includes(one)), local });
-  else if (global) toggle({ global, local: null });
+  if (local) change({ global: null, local }, true);
+  else if (global) change({ global, local: null }, true);
 }
 
 /** Smaller is nearer: the whole name, its beginning, that of a word, anywhere; null: not at all. */
@@ -91,7 +92,7 @@ function chip(name, entry) {
   const level = entry.local === null ? "global" : "local";
   return el(
     "button",
-    { type: "button", class: `chip ${level}`, "aria-label": `Take away ${level} concept ${name}`, onclick: () => toggle(entry) },
+    { type: "button", class: `chip ${level}`, "aria-label": `Take away ${level} concept ${name}`, onclick: () => change(entry, true) },
     name,
     icon("close"),
   );
@@ -118,9 +119,8 @@ function list() {
   );
   if (!found.length) $("options").append(el("li", { class: "none" }, "No concept of the taxonomy has this in its name."));
   $("chosen-global").replaceChildren(...chosen.global.map((name) => chip(name, { global: name, local: null })));
-  $("chosen-local").replaceChildren(
-    ...chosen.local.map((name) => chip(name, { global: above.get(name)?.find((one) => chosen.global.includes(one)), local: name })),
-  );
+  // Votes from before a change of the taxonomy may have names that it lacks now.
+  $("chosen-local").replaceChildren(...chosen.local.map((name) => chip(name, { global: null, local: name })));
   $("options").scrollTop = 0;
   mark();
 }
