@@ -386,6 +386,20 @@ def test_a_plan_without_a_model_needs_no_pairs_for_one() -> None:
     assert [cost.job for cost in reckon(config).costs] == ["harvest", "assemble"]
 
 
+def test_a_plan_whose_numbers_are_all_known_has_no_range() -> None:
+    known = {name: each.mid for name, each in assumptions().items()}
+    found = reckon(plan(assume=known, jobs=["harvest"]))
+    assert found.dollars_between == (found.total.dollars, found.total.dollars)
+    assert "of the dollars, bound by" in render(found)
+
+
+def test_gpus_are_idle_only_where_something_is_trained() -> None:
+    idle = "4 GPUs of p4d.24xlarge are paid for and idle"
+    config = plan(train={"instance": "p4d.24xlarge", "gpus": 4})
+    assert idle in reckon(config).warnings
+    assert idle not in reckon(replace(config, jobs=("harvest",))).warnings
+
+
 def test_independent_errors_add_as_squares() -> None:
     assert spread(100, [(70, 103), (140, 60), (104, 100)]) == (50, pytest.approx(140.31, abs=0.01))
 

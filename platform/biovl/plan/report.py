@@ -128,9 +128,14 @@ def _advice(
     if likely.dollars:
         largest = max(costs, key=lambda cost: cost.dollars)
         share = largest.dollars / likely.dollars
+        decides = (
+            f"; the number that decides most is {found[0].name} ({_money(found[0].dollars)} "
+            "between its ends)"
+            if found
+            else ""
+        )
         yield (
-            f"{largest.job} is {share:.0%} of the dollars, bound by {largest.bound_by}; the number "
-            f"that decides most is {found[0].name} ({_money(found[0].dollars)} between its ends)."
+            f"{largest.job} is {share:.0%} of the dollars, bound by {largest.bound_by}{decides}."
         )
     else:
         jobs = [cost for cost in costs if cost.job != "serve"]
@@ -186,7 +191,7 @@ def _warnings(planner: Planner, costs: Sequence[Cost], found: Sequence[Swing]) -
         yield "images of 288 px as planned: assemble with the recipe training"
     train = planner.config.train
     idle = train.count * train.machine.gpus - train.trained_on
-    if idle:
+    if idle and "pretrain" in jobs:
         yield f"{idle} GPUs of {train.instance} are paid for and idle"
 
 
