@@ -62,6 +62,9 @@ def test_of_the_versions_of_an_article_the_last_holds():
         (["Journal Article"], [], False),
         (["Journal Article", "Retracted Publication"], [], True),
         (["Journal Article"], ["RetractionIn"], True),
+        # JAMA and the Lancet retract an article and publish its correction under another PMID.
+        (["Journal Article"], ["RetractedandRepublishedIn"], True),
+        (["Journal Article"], ["RetractedandRepublishedFrom"], False),
         # A notice of retraction is no retracted article, and a correction none.
         (["Retraction of Publication"], ["RetractionOf"], False),
         (["Journal Article"], ["ErratumIn", "PartialRetractionIn"], False),

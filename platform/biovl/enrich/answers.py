@@ -17,6 +17,7 @@ from biovl.core.xml import parse_xml
 
 _NO_KNOWN_IDS = "id list is empty"
 _RETRACTED = "Retracted Publication"
+_RETRACTIONS = {"RetractionIn", "RetractedandRepublishedIn"}
 CITED_IN = "pubmed_pubmed_citedin"
 """The link from an article to those that cite it."""
 
@@ -255,7 +256,7 @@ def _article(element: etree._Element, citation: etree._Element, pmid: int) -> Pu
         published_from=origin,
         publication_types=types,
         keywords=_texts(citation.iterfind("KeywordList/Keyword")),
-        retracted=_RETRACTED in types or "RetractionIn" in notices,
+        retracted=_RETRACTED in types or not notices.isdisjoint(_RETRACTIONS),
     )
 
 

@@ -46,7 +46,7 @@ _DAY_S = 86_400
 _THREADS = 8
 """Threads that read and write parts: in a bucket, most of the time is latency."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
