@@ -237,8 +237,8 @@ class Client:
             RequestRefused: If the figure does not exist.
         """
         path = f"/v1/figures/{quote(figure_id, safe='')}"
-        figures: dict[str, Any] = self._sent("GET", path).json()["figure"]
-        return figures
+        figure: dict[str, Any] = _decoded(self._sent("GET", path))["figure"]
+        return figure
 
     def image(self, figure_id: str, *, thumbnail: bool = False) -> bytes:
         """Return the published image of a figure, or its thumbnail as JPEG.
@@ -261,8 +261,7 @@ class Client:
 
     def models(self) -> dict[str, Any]:
         """Return the served model and index, with the index's measured recall."""
-        answer: dict[str, Any] = self._sent("GET", "/v1/models").json()
-        return answer
+        return _decoded(self._sent("GET", "/v1/models"))
 
     def close(self) -> None:
         """Close the connection."""
@@ -289,8 +288,7 @@ class Client:
         return np.stack([np.frombuffer(row, "<f4") for row in rows])
 
     def _posted(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._sent("POST", path, json=body).json()
-        return answer
+        return _decoded(self._sent("POST", path, json=body))
 
     def _sent(self, method: str, path: str, **body: Any) -> httpx.Response:
         """Send a request, with retries: all requests are idempotent."""
@@ -352,6 +350,25 @@ def _may_pass(answer: httpx.Response) -> bool:
     is_unknown_route = answer.status_code == 404 and _NO_ROUTE in answer.text
     may_pass = answer.status_code >= 500 or is_unknown_route
     return "Retry-After" in answer.headers or (may_pass and not is_own)
+
+
+def _decoded(answer: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of a response.
+
+    Raises:
+        BiovlError: If it is none: another server, or the sign-in page of a proxy, has answered.
+    """
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        kind = answer.headers.get("content-type", "an unknown type")
+        raise BiovlError(
+            f"{answer.url} answers with {kind} instead of JSON: is this the address of the search "
+            f"service? It begins with {answer.text[:200]!r}"
+        )
+    return found
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:

@@ -165,6 +165,14 @@ def test_a_404_of_the_service_or_of_another_server_is_not_asked_again(
             answering(iter([answer]), monkeypatch).search("x")
 
 
+@pytest.mark.parametrize("answer", [{"text": "<html>Sign in</html>"}, {"json": ["a", "list"]}])
+def test_an_answer_that_is_not_of_the_service_is_named(
+    answer: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BiovlError, match="instead of JSON: is this the address"):
+        answering(iter([httpx.Response(200, **answer)]), monkeypatch).search("x")
+
+
 def test_a_problem_of_the_service_itself_is_not_asked_again(address: str) -> None:
     class Broken(SmallEngine):
         asked = 0
