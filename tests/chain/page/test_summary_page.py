@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from biovl.assemble.statistics import statistics
+from biovl.assemble.tally import tally
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, Story
+from biovl.chain.page.sections import corpus as corpus_section
 from biovl.chain.page.sections import figures as figures_section
+from biovl.core.artifacts import to_json
+from tests.assemble.corpora import HARVESTED, pair, pairs
 from tests.chain.page.published_chain import FIGURES, publish
 
 HOSTILE = (
@@ -92,6 +97,23 @@ def test_a_contact_sheet_shows_each_article_before_a_second_figure_of_one(story:
     articles = re.findall(r'alt="a cell of (PMC\d+)"', sheet)
     assert len(articles) == FIGURES
     assert sorted(articles[:6]) == [f"PMC{number}" for number in range(6)]
+
+
+def test_journals_beyond_the_listed_ones_are_counted_too(tmp_path: Path) -> None:
+    story = publish(tmp_path / "told")
+    # 60 journals, of which the statistics list 50, and an article without one.
+    named = [pair(f"PMC{n}", journal=f"Journal {n % 60:02}") for n in range(180)]
+    stats = statistics(
+        tally(pairs([*named, *named[:30], pair("PMC999", journal=None)])),
+        harvested=HARVESTED,
+        dropped={},
+    )
+    (tmp_path / "told/corpus/stats.json").write_bytes(to_json(stats))
+    text = " ".join(Parsed(str(corpus_section.body(story))).text.split())
+    assert "Journal 003Journal 013" in text
+    # 55 journals of three articles each.
+    assert "55 more165" in text
+    assert "181 articles, published from 2020 to 2020." in text
 
 
 def test_searches_show_the_question_and_what_was_found(story: Story) -> None:

@@ -60,21 +60,32 @@ def _licences(stats: Mapping[str, Any]) -> Markup | None:
 
 
 def _journals(stats: Mapping[str, Any]) -> Markup | None:
-    rows = [(item["journal"], item["images"], "") for item in stats["journals"]["top"]]
+    journals = stats["journals"]
+    rows = [(item["journal"], item["articles"], "") for item in journals["top"]]
     if not rows:
         return None
+    # The statistics list the most frequent journals only.
+    named = stats["corpus"]["articles"] - journals["articles_without"]
+    others = journals["distinct"] - len(rows), named - sum(count for _, count, _ in rows)
     years = sorted(str(item["year"]) for item in stats["years"] if item["year"])
     span = f", published from {years[0]} to {years[-1]}" if years else ""
     words = f"{stats['corpus']['articles']:,} articles{span}."
-    return parts.panel("Journals", bars(rows), words)
+    return parts.panel("Journals", bars(rows, others), words)
 
 
-def bars(rows: Sequence[tuple[str, int, str]]) -> Markup:
-    """Return a bar chart from (name, count, CSS class) rows, scaled to the longest bar."""
+def bars(rows: Sequence[tuple[str, int, str]], others: tuple[int, int] = (0, 0)) -> Markup:
+    """Return a bar chart from (name, count, CSS class) rows, scaled to the longest bar.
+
+    Args:
+        rows: Names with their counts; the smallest are added up.
+        others: Number of names that are not in the rows, and the sum of their counts.
+    """
     ordered = sorted(rows, key=lambda row: -row[1])
     shown = ordered if len(ordered) <= _MOST_NAMES else ordered[: _MOST_NAMES - 1]
     rest = ordered[len(shown) :]
-    if rest:
-        shown = [*shown, (f"{len(rest)} more", sum(count for _, count, _ in rest), "other")]
+    names = len(rest) + others[0]
+    if names:
+        total = sum(count for _, count, _ in rest) + others[1]
+        shown = [*shown, (f"{names:,} more", total, "other")]
     most = max(count for _, count, _ in shown) or 1
     return parts.bars(shown, most)
