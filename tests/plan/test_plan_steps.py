@@ -77,6 +77,19 @@ def test_harvest_is_reading_looking_and_waiting() -> None:
     assert found.source_requests == 4_000_000
 
 
+def test_packages_of_your_own_are_one_object_each_and_not_of_the_open_data_bucket() -> None:
+    nothing = {"read_article_ms": 1e-9, "inspect_image_ms": 1e-9}
+    own = {"harvest__recipe": "packages", "harvest__changes": {}}
+    config = plan(assume={**nothing, "s3_wait_ms": 3.6}, **own)
+    found = cost(config, "harvest")
+    # A million packages of 3.6 ms: an hour of waiting.
+    assert found.cpu_hours == pytest.approx(1)
+    assert found.source_requests == 0
+    assert found.get_requests == 1_000_000
+    puts = found.put_requests * 0.005 / 1_000
+    assert found.request_dollars == pytest.approx(1_000_000 * 0.0004 / 1_000 + puts)
+
+
 def test_no_machines_make_the_open_data_bucket_answer_sooner() -> None:
     slow = {"bucket_requests_s": 1_000}
     one, many = (cost(plan(assume=slow, cpu__count=n), "harvest") for n in (10, 1_000))

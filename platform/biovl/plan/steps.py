@@ -118,14 +118,15 @@ class Planner:
         """Return the cost of reading every article and the images of its figures."""
         a, sizes = self.assumed, self.sizes
         work_ms = sizes.articles * a["read_article_ms"] + sizes.figures * a["inspect_image_ms"]
-        # The XML, each image, and a listing.
-        gets, lists = sizes.articles + sizes.figures, sizes.articles
-        wait_ms = (gets + lists) * a["s3_wait_ms"]
+        # The XML, each image, and a listing; a package of your own is one object.
+        is_own = harvest_source(self.config.harvest) is None
+        requests = sizes.articles if is_own else 2 * sizes.articles + sizes.figures
+        wait_ms = requests * a["s3_wait_ms"]
         images_gb = sizes.figures * a["image_kb"] / 1e6
         storage = {"figures/": images_gb + sizes.articles * a["article_kb"] / 1e6}
         work, wait = self._vcpu_hours(work_ms), wait_ms / MS_PER_HOUR
         per_s, limited_by = self._requests_per_s()
-        least = (gets + lists) / per_s / 3600
+        least = requests / per_s / 3600
         # More machines than this rate keeps busy would be idle.
         busy = math.ceil((work + wait) / least / self.config.cpu.machine.vcpus)
         fleet = replace(self.config.cpu, count=min(max(busy, 1), self.config.cpu.count))
@@ -134,7 +135,8 @@ class Planner:
                 job="harvest",
                 read_gb=images_gb + sizes.articles * a["xml_kb"] / 1e6,
                 storage_gb=storage,
-                source_requests=gets + lists,
+                source_requests=0 if is_own else requests,
+                get_requests=requests if is_own else 0,
                 put_requests=sum(storage.values()) / PART_GB,
                 bound_by="waiting for objects" if wait > work else "CPUs that read and look",
             ),
@@ -146,8 +148,9 @@ class Planner:
     def _requests_per_s(self) -> tuple[float, str]:
         """Return the requests per second of all workers together, and what limits them."""
         a = self.assumed
-        rates = [(a["bucket_requests_s"], "what the open-data bucket answers")]
         source = harvest_source(self.config.harvest)
+        bucket = "bucket" if source is None else "open-data bucket"
+        rates = [(a["bucket_requests_s"], f"what the {bucket} answers")]
         if source is not None:
             rates += [
                 (
