@@ -33,6 +33,10 @@ def test_an_image_is_classified_into_classes_one_edits(
     while rows.count() > 1:
         page.click(".classes button >> nth=0")
     rows.first.fill("red circle")
+    # Of the composition of a word, as in Japanese; it adds no line.
+    before = rows.count()
+    rows.first.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+    assert rows.count() == before
     rows.first.press("Enter")
     page.keyboard.type("blue square")
     page.click("text=Add a class")
@@ -186,6 +190,30 @@ def test_a_service_that_is_gone_is_told_from_being_offline(opened: Opened, addre
     page.wait_for_selector("text=The service does not answer")
     page.click("text=Try again")
     page.wait_for_selector("#results .open")
+
+
+def test_an_answer_of_another_server_is_told(opened: Opened, address: str) -> None:
+    page = opened(address)
+    page.wait_for_selector("text=36 figures")
+    # The sign-in page of a proxy.
+    page.route(
+        "**/v1/search", lambda route: route.fulfill(content_type="text/html", body="<p>Sign in</p>")
+    )
+    page.fill("#q", "red circle")
+    page.press("#q", "Enter")
+    page.wait_for_selector("#notice:has-text('Something else has answered')")
+    page.unroute("**/v1/search")
+    page.click("#notice button.link")
+    page.wait_for_selector("#results .card:not(.skeleton)")
+
+
+def test_an_answer_whose_connection_ends_within_it_is_told(opened: Opened, address: str) -> None:
+    page = opened(address)
+    page.wait_for_selector("text=36 figures")
+    page.evaluate("() => { Response.prototype.json = () => Promise.reject(new TypeError('end')); }")
+    page.fill("#q", "red circle")
+    page.press("#q", "Enter")
+    page.wait_for_selector("#notice:has-text('The service does not answer')")
 
 
 def test_a_key_is_asked_for_tried_and_kept_for_the_tab(

@@ -26,7 +26,7 @@ const headersFor = (url) =>
 async function problemOf(response) {
   const after = response.headers.get("Retry-After");
   const wait_s = after === null ? null : Number(after);
-  const text = await response.text();
+  const text = await arrived(response.text());
   try {
     const body = JSON.parse(text);
     return new Problem({ title: response.statusText, ...body, status: response.status }, wait_s);
@@ -47,11 +47,16 @@ const pause = (seconds, signal) =>
     });
   });
 
-async function answered(url, options) {
+/** Waits for an answer, or a part of one; what stands in its place becomes a problem. */
+async function arrived(waited) {
   try {
-    return await fetch(url, options);
+    return await waited;
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (error.name === "SyntaxError") {
+      const detail = "A page came instead of data. If there is a sign-in in front of the service, load this page again to sign in.";
+      throw new Problem({ status: 200, title: "Something else has answered", detail });
+    }
     throw new Problem(
       navigator.onLine
         ? { status: 0, title: "The service does not answer", detail: "It may be restarting. Nothing of your query is lost." }
@@ -73,8 +78,8 @@ export async function ask(path, { body, signal, waiting, headers = {} } = {}) {
       options.body = JSON.stringify(body);
       options.headers["Content-Type"] = "application/json";
     }
-    const response = await answered(url, options);
-    if (response.ok) return response.json();
+    const response = await arrived(fetch(url, options));
+    if (response.ok) return arrived(response.json());
     const problem = await problemOf(response);
     const busy = [429, 503].includes(problem.status) && problem.wait_s !== null;
     if (!busy || attempt === ATTEMPTS || !(problem.wait_s <= LONGEST_WAIT_S)) throw problem;
@@ -86,7 +91,7 @@ export async function ask(path, { body, signal, waiting, headers = {} } = {}) {
 const blobs = new Map();
 
 async function blobOf(url) {
-  const response = await answered(url, { headers: headersFor(url) });
+  const response = await arrived(fetch(url, { headers: headersFor(url) }));
   if (!response.ok) throw await problemOf(response);
   return URL.createObjectURL(await response.blob());
 }

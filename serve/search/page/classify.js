@@ -19,6 +19,8 @@ function classRow(name) {
   );
   input.addEventListener("input", () => row.lastElementChild.setAttribute("aria-label", `Remove the class ${input.value}`));
   input.addEventListener("keydown", (event) => {
+    // Enter also ends the composition of a word, as of Chinese or Japanese.
+    if (event.isComposing) return;
     if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       addAfter(row, [""]);
