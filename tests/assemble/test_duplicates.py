@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from biovl.assemble.duplicates import hash_bits, superseded, survivors
+from biovl.assemble.duplicates import hash_bits, repeated, superseded, survivors
 
 A, B = 0x0F0F_F0F0_3333_CCCC, 0xFF00_FF00_5A5A_A5A5  # 32 ones each, 32 bits apart
 
@@ -115,6 +115,38 @@ def test_the_survivors_are_those_of_the_definition(distance: int) -> None:
     expected = one_by_one(content, looks, width, height, distance, 0.02)
     assert found(content, looks, width, height, max_distance=distance) == expected
     assert 30 < len(set(expected)) < 600
+
+
+def test_what_repeats_a_listed_image_is_that_of_the_definition() -> None:
+    rng = np.random.default_rng(0)
+    looks = random_hashes(30, rng)[rng.integers(0, 30, 300)]
+    for _ in range(4):
+        looks ^= np.uint64(1) << rng.integers(0, 64, 300).astype(np.uint64)
+    # Blank pages: without their bytes they are equal to nothing.
+    looks[::10] = 0
+    sizes = np.array([(100, 50), (200, 100), (205, 100), (300, 300)])
+    width, height = sizes[rng.integers(0, 4, 300)].T
+    content = rng.integers(0, 250, 300).astype(np.uint64)
+    listed = rng.random(300) < 0.05
+
+    def is_repeat(row: int) -> bool:
+        return any(
+            content[row] == content[other]
+            or (
+                looks[row] != 0
+                and looks[other] != 0
+                and int(looks[row] ^ looks[other]).bit_count() <= 4
+                and abs(np.log(width[row] / height[row] * height[other] / width[other]))
+                <= np.log1p(0.02)
+            )
+            for other in np.flatnonzero(has_bytes)
+        )
+
+    has_bytes = np.isin(content, content[listed])
+    found = repeated(listed, content, looks, width, height)
+    assert found.tolist() == [is_repeat(row) for row in range(300)]
+    assert listed.sum() < found.sum() < 200
+    assert not repeated(np.zeros(300, bool), content, looks, width, height).any()
 
 
 def test_among_many_images_every_near_duplicate_is_found() -> None:

@@ -436,6 +436,16 @@ def test_concepts_with_too_many_pairs_are_capped_after_all_rules(
     assert manifest.notes["cap"] == 6
 
 
+def report_of_leaks(report: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write a report that lists leaks; return its manifest."""
+    (report / "leaks" / "m").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), report / "leaks" / "m" / "t.parquet")
+    manifest = {"kind": "report", "config": {}, "counts": {}, "inputs": [], "code": "t"}
+    manifest["files"] = {"leaks/m/t.parquet": {"rows": len(rows)}}
+    (report / "manifest.json").write_text(json.dumps(manifest))
+    return manifest
+
+
 def test_near_duplicates_of_a_benchmark_are_left_out(
     corpus: Path, figures: Path, tmp_path: Path
 ) -> None:
@@ -446,11 +456,7 @@ def test_near_duplicates_of_a_benchmark_are_left_out(
         {"id": "b", "corpus_id": near[2], "by": "embedding", "closeness": 0.985},
     ]
     report = tmp_path / "report"
-    (report / "leaks" / "m").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), report / "leaks" / "m" / "t.parquet")
-    manifest = {"kind": "report", "config": {}, "counts": {}, "inputs": [], "code": "t"}
-    manifest["files"] = {"leaks/m/t.parquet": {"rows": 3}}
-    (report / "manifest.json").write_text(json.dumps(manifest))
+    manifest = report_of_leaks(report, rows)
 
     def left(out: str, **changes: object) -> set[str]:
         run(figures, tmp_path / out, leaks=[str(report)], **changes)
@@ -462,6 +468,25 @@ def test_near_duplicates_of_a_benchmark_are_left_out(
     (report / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ArtifactError, match="index=DIR"):
         left("none")
+
+
+def test_duplicates_do_not_take_the_place_of_what_is_in_a_benchmark(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    # The report lists the figures of its corpus: one of each picture.
+    dropped = pq.read_table(corpus / "dropped.parquet").to_pylist()
+    repeats = {row["figure_id"]: row["duplicate_of"] for row in dropped if row["duplicate_of"]}
+    listed = [
+        {"id": name, "corpus_id": name, "by": "same file", "closeness": 1.0}
+        for name in sorted(set(repeats.values()))
+    ]
+    report_of_leaks(tmp_path / "report", listed)
+    manifest = run(figures, tmp_path / "c", leaks=[str(tmp_path / "report")])
+    found = {pair["pair_id"] for pair in index(tmp_path / "c")}
+    before = {pair["pair_id"] for pair in index(corpus)}
+    assert found == before - set(repeats.values())
+    leaked = manifest.counts["dropped"]["near duplicate of a benchmark's image"]
+    assert leaked == len(listed) + len(repeats)
 
 
 def test_balance_by_what_is_no_column_of_labels_is_refused(

@@ -187,7 +187,8 @@ class AssembleConfig:
     leaks: tuple[str, ...] = ()
     """Published benchmark reports that were made with an index. Figures that duplicate a benchmark
     image are left out, so that the model can be evaluated on it: identical files, and images with a
-    similar perceptual hash."""
+    similar perceptual hash. So are duplicates of these figures, which the report does not list if
+    they were not in its corpus."""
 
     leak_similarity: float | None = None
     """Also leave out figures whose embedding is at least this similar to a benchmark image in the

@@ -94,6 +94,41 @@ def survivors(
     return result
 
 
+def repeated(
+    listed: np.ndarray,
+    content: np.ndarray,
+    looks: np.ndarray,
+    width_px: np.ndarray,
+    height_px: np.ndarray,
+) -> np.ndarray:
+    """Return which rows are listed, have the bytes of a listed row, or look like one.
+
+    Args:
+        listed: Shape [N], bool.
+        content: As in ``survivors``.
+        looks: As in ``survivors``.
+        width_px: Shape [N], integer, at least 1.
+        height_px: Shape [N], integer, at least 1.
+
+    Returns:
+        Shape [N], bool.
+    """
+    found: np.ndarray = listed | np.isin(content, content[listed])
+    compared = np.flatnonzero(informative(looks))
+    # Images with equal hash and size have the same near duplicates: compare one of them.
+    first = compared[_first_of_equals(looks[compared], width_px[compared], height_px[compared])]
+    distinct, group = np.unique(first, return_inverse=True)
+    is_hit = np.zeros(len(distinct), bool)
+    np.logical_or.at(is_hit, group, found[compared])
+    aspect = width_px[distinct] / height_px[distinct]
+    one, other = _near_pairs(looks[distinct], aspect, MAX_DISTANCE, MAX_ASPECT_GAP)
+    is_near = is_hit.copy()
+    is_near[other[is_hit[one]]] = True
+    is_near[one[is_hit[other]]] = True
+    found[compared] |= is_near[group]
+    return found
+
+
 def superseded(
     article_ids: Sequence[str], versions: Sequence[str | None], usable: np.ndarray
 ) -> np.ndarray:

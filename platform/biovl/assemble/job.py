@@ -39,7 +39,6 @@ FORMAT = 9
 
 ARTICLES = "articles"
 """Names of the inputs of column folders that describe articles."""
-LEAKED = "near duplicate of a benchmark's image"
 
 
 @entry_point
@@ -179,9 +178,9 @@ def _no_leaks(config: AssembleConfig, *, of_panels: bool) -> list[rules.Rule]:
         return []
     # A report may list panels of these figures, or figures of these panels.
     parents = {figure for figure, panel, _ in (name.rpartition("_p") for name in listed) if panel}
-    rejecting = [rules.not_listed("figure_id", tuple(sorted(listed | parents)), LEAKED)]
+    rejecting = [rules.not_listed("figure_id", tuple(sorted(listed | parents)), steps.LEAKED)]
     if of_panels:
-        rejecting.append(rules.not_listed("parent_figure_id", tuple(sorted(listed)), LEAKED))
+        rejecting.append(rules.not_listed("parent_figure_id", tuple(sorted(listed)), steps.LEAKED))
     return rejecting
 
 

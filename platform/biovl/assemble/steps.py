@@ -24,6 +24,8 @@ from biovl.core.tables import open_part, read_table, write_table
 from biovl.images.encode import for_training
 
 NO_IMAGE, TOO_MANY = "no image", "over-represented"
+LEAKED = "near duplicate of a benchmark's image"
+"""Name of the rules that reject figures listed as leaks."""
 
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
 _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
@@ -182,6 +184,7 @@ def decide(
     # Required independently of the rules: without an image there is nothing to train on.
     imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
     rejected[imageless] = NO_IMAGE
+    rejected[_repeats_of_leaks(found, row_rules, _is_none(rejected))] = LEAKED
     kept = np.flatnonzero(_is_none(rejected))
     if config.duplicates.exact:
         stands_for = kept[
@@ -410,6 +413,31 @@ def _superseded(found: pa.Table) -> np.ndarray:
         usable[order],
     )
     return gives_way[article_of]
+
+
+def _repeats_of_leaks(
+    found: pa.Table, row_rules: Sequence[rules.Rule], is_eligible: np.ndarray
+) -> np.ndarray:
+    """Return the eligible rows that duplicate a listed leak, whose place they would take.
+
+    A report made with an index lists only figures that survived deduplication.
+    """
+    leaks = [rule for rule in row_rules if rule.name == LEAKED]
+    if not leaks:
+        return np.empty(0, np.int64)
+    is_listed = rules.rejections(found, leaks).is_valid().to_numpy(zero_copy_only=False)
+    has_image = pc.and_(found["width_px"].is_valid(), found["image_sha256"].is_valid()).to_numpy()
+    compared = np.flatnonzero(has_image & (is_listed | is_eligible))
+    images = found.take(pa.array(compared))
+    is_repeated = duplicates.repeated(
+        is_listed[compared],
+        duplicates.hash_bits(images["image_sha256"].to_pylist()),
+        duplicates.hash_bits(images["phash"].to_pylist()),
+        images["width_px"].to_numpy(),
+        images["height_px"].to_numpy(),
+    )
+    repeats = compared[is_repeated]
+    return np.asarray(repeats[is_eligible[repeats]])
 
 
 def _uncaptioned(found: pa.Table) -> pa.ChunkedArray:
