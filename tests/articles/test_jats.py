@@ -911,6 +911,18 @@ def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
     ]
 
 
+def test_authors_have_their_given_names_first() -> None:
+    content = article(
+        "",
+        front="""<contrib-group><contrib contrib-type="author"><name><surname>He</surname>
+        <given-names>Wenmei</given-names></name></contrib><contrib contrib-type="author"><collab>
+        <contrib-group><contrib><name><surname>Li</surname></name></contrib></contrib-group>
+        </collab></contrib><contrib contrib-type="editor"><name><surname>Lee</surname></name></contrib>
+        </contrib-group>""",
+    )
+    assert content.authors == ["Wenmei He", "Li"]
+
+
 @pytest.mark.parametrize(
     ("published", "keywords"),
     [

@@ -274,6 +274,32 @@ def test_the_permission_of_a_patient_is_no_credit(caption: str, of_others: bool)
 
 
 @pytest.mark.parametrize(
+    ("caption", "of_others"),
+    [
+        ("Photo credit: Wenmei He.", False),
+        ("Leaves. Photos by M. Luna de Oliveira and He W. (B) Roots.", False),
+        ("Image courtesy of Dr. Márcia L. de Oliveira.", False),
+        ("Photo credit: Weimin Li.", True),
+        ("Photo credit: Li He.", True),
+        ("Photos by Wenmei He and Ann Lee.", True),
+        ("Photo: Gray Herbarium of Harvard University.", True),
+        ("Pictures taken by Ann Lee.", True),
+        ("Photo by AL. Photo: WH; illustrations by the authors.", False),
+        ("Data reproduced from Fig 2 for clarity.", False),
+        ("Reproduced from Figs. 1–4 from Ref. [23].", True),
+        ("Reprinted from Fig. 1 of Ann Lee.", True),
+    ],
+)
+def test_a_photographer_is_a_third_party_unless_an_author(caption: str, of_others: bool) -> None:
+    assert is_of_others(caption, None, ["Wenmei He", "Márcia Luna de Oliveira"]) is of_others
+
+
+def test_photographers_are_not_considered_where_authors_are_unknown() -> None:
+    assert not is_of_others("Photo by Ann Lee.", None)
+    assert is_of_others("Photo credit: Ann Lee.", None)
+
+
+@pytest.mark.parametrize(
     ("credit", "of_others"),
     [
         ("Source: own calculations.", False),

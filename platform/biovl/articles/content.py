@@ -63,6 +63,8 @@ class ArticleContent:
     doi: str | None = None
     title: str | None = None
     abstract: str | None = None
+    authors: list[str] = field(default_factory=list)
+    """Their names, given names first."""
     keywords: list[str] = field(default_factory=list)
     subjects: list[str] = field(default_factory=list)
     journal: str | None = None

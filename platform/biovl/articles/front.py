@@ -55,6 +55,11 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "doi": _id(meta, "doi"),
         "title": title,
         "abstract": _abstract(meta),
+        "authors": _unique(
+            f"{plain(name.find('given-names'))} {plain(name.find('surname'))}".strip()
+            for name in meta.iterfind("contrib-group/contrib//name")
+            if name.getparent().get("contrib-type", "author") == "author"
+        ),
         "keywords": _unique(
             word
             for group in meta.iterfind("kwd-group")

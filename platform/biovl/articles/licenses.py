@@ -123,6 +123,7 @@ _OF_OTHERS = re.compile(
         \b(?:with|by|under)\s(?:the\s)?(?:kind\s|written\s|prior\s)*permission
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b(?!{_OF_PERSONS})
+        (?!\sfig(?:ure)?s?\.?\s[\w–-]{{1,8}}+(?:[.;)]|\s(?:for|to|as)\b|\Z))
     |(?-i:\bFrom)\s(?-i:[A-Z]).{{0,200}}?\bwith\s(?:kind\s)?permission\b
         (?!\s(?:of|from|by){_OF_PERSONS})
     |\b(?:adapted|adopted|modified|redrawn|taken)\s(?:with\s\w+\s)?(?:from|after)\s
@@ -141,6 +142,22 @@ _OF_OTHERS = re.compile(
     |\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
     """,
     re.IGNORECASE | re.VERBOSE,
+)
+_NAME = r"(?:(?:[^\W\d_a-z]\.-?)+|[^\W\d_a-z][\w’'-]*|d[aeo]s?|del|v[ao]n|der|la|le)"
+# "Photo: J. Silva", "Pictures taken by Ann Lee", "photo credit: Prof. Ann Lee and Li Wei"; but not
+# "Photo by AL".
+_PHOTOGRAPHERS = re.compile(
+    rf"""
+    \b(?i:(?:photo(?:graph)?(?:s|y|ic)?|pictures?|illustrations?|drawings?|artwork|images?)\s
+        (?:credits?|courtesy)
+    |courtesy|credits?(?=\sto\b)
+    |(?:photo(?:graph)?(?:s|y)?|pictures?|illustrations?|drawings?|artwork)
+        (?=\s?:|\s(?:\w+\s){{0,2}}(?:by|courtesy)\b))
+    (?:\s?:)?(?:\s(?:were|was|taken|provided|made|created|courtesy|by|of|to)){{0,4}}+
+    \s(?:(?i:the)\s|Drs?\.?\s|Prof\w*\.?\s)*
+    (?P<names>{_NAME}(?:(?:,\s|,?\s(?:and|&)\s|\s){_NAME}){{1,7}})
+    """,
+    re.VERBOSE,
 )
 _CREDIT_WORDS = re.compile(
     r"""
@@ -269,17 +286,43 @@ def strictest(*found: License) -> License:
     return _strictest([license_ for license_ in found if license_.spdx is not None])
 
 
-def is_of_others(caption: str, credit: str | None) -> bool:
+def is_of_others(caption: str, credit: str | None, authors: Sequence[str] = ()) -> bool:
     """Return whether a figure, or a part of it, is credited to a third party.
 
     Args:
         caption: The figure's caption.
         credit: The content of its ``<attrib>`` and ``<permissions>``, one per line. The authors
             themselves as the source are no third party.
+        authors: The article's authors. They are no third party by name, either, and other
+            photographers are one. If unknown, photographers are not considered.
     """
+    caption = _PHOTOGRAPHERS.sub(
+        lambda given: "" if _are_authors(given["names"], authors) else given[0], caption
+    )
+    if authors and _PHOTOGRAPHERS.search(caption):
+        return True
     lines = credit.split("\n") if credit else []
     is_credited = any(_OWN_SOURCE.fullmatch(line.strip()) is None for line in lines)
     return is_credited or _OF_OTHERS.search(caption) is not None
+
+
+def _are_authors(names: str, authors: Sequence[str]) -> bool:
+    """Return whether each of the names has an author's last name and first initial."""
+    known = [words for author in authors if (words := _words(author))]
+    return all(
+        any(_is_author(_words(name), words) for words in known)
+        for name in re.split(r",?\s(?:and|&)\s", names)
+    )
+
+
+def _is_author(name: list[str], author: list[str]) -> bool:
+    *given, last = author
+    initials = {word[0] for word in name if word != last}
+    return last in name and (not given or given[0][0] in initials)
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", name.casefold())
 
 
 def is_legend(attribution: str) -> bool:

@@ -222,7 +222,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
                 phash=found.phash if found else None,
                 group_id=figure.group_id,
                 extra_columns=figure.extra_columns,
-                third_party=licenses.is_of_others(figure.caption, figure.credit),
+                third_party=licenses.is_of_others(figure.caption, figure.credit, content.authors),
                 defect=image.defect or (None if figure.caption else NO_CAPTION),
                 defect_detail=image.detail,
             )
