@@ -146,11 +146,15 @@ def test_a_port_is_named_where_spdx_names_it(text: str, spdx: str) -> None:
     assert license_from_text(text).spdx == spdx
 
 
-def test_a_link_beats_prose() -> None:
-    assert stated(
-        f'<license xlink:href="{BY}"><license-p>Creative Commons Attribution Non-Commercial 3.0'
-        "</license-p></license>"
-    ) == License("CC-BY-4.0", BY, "commercial")
+def test_of_a_link_and_prose_the_one_that_allows_less_holds() -> None:
+    stricter = BY.replace("by", "by-nc")
+    for link, words, holds in (
+        (stricter, "Attribution 3.0", License("CC-BY-NC-4.0", stricter, "noncommercial")),
+        (BY, "Attribution 3.0", License("CC-BY-4.0", BY, "commercial")),
+        (BY, "Attribution Non-Commercial 3.0", License("CC-BY-NC-3.0", None, "noncommercial")),
+    ):
+        prose = f"<license-p>Creative Commons {words} License</license-p>"
+        assert stated(f'<license xlink:href="{link}">{prose}</license>') == holds
 
 
 def test_of_two_links_the_one_that_allows_less_holds() -> None:
@@ -166,11 +170,11 @@ def test_a_waiver_for_the_data_does_not_loosen_the_article() -> None:
     assert found.spdx == "CC-BY-4.0"
 
 
-def test_prose_adds_the_version_that_a_code_lacks_and_nothing_else() -> None:
+def test_prose_adds_the_version_that_a_code_lacks_or_a_restriction() -> None:
     prose = "<p>Creative Commons Attribution{} 3.0 License</p>"
     coded = '<license license-type="creativeCommonsBy">{}</license>'
     assert stated(coded.format(prose.format(""))).spdx == "CC-BY-3.0"
-    assert stated(coded.format(prose.format("-NoDerivs"))).spdx == "CC-BY"
+    assert stated(coded.format(prose.format("-NoDerivs"))).spdx == "CC-BY-ND-3.0"
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def license_of(permissions: Sequence[etree._Element]) -> License:
     """Return the licence that an article or a figure states.
 
     Machine-readable statements (links, ``license-type``) take precedence over prose, which then
-    only adds a version. If two statements differ, the more restrictive one counts.
+    only adds a version or a restriction. If two statements differ, the more restrictive one counts.
 
     Args:
         permissions: ``<permissions>`` elements; or, as in articles before 2008, bare ``<license>``
@@ -228,20 +228,21 @@ def license_of(permissions: Sequence[etree._Element]) -> License:
     if best.spdx is None:
         best = license_from_text(text)
         return best if best.spdx else License(url=links[0] if links else None)
-    return _with_version_from(text, best)
+    return _with_prose(text, best)
 
 
 def license_from_text(text: str) -> License:
     """Return the licence that a sentence, a link or a short name states.
 
-    A link takes precedence over words. "Creative Commons public domain dedication" is CC0's own
-    name and that of its predecessor (2004), which permitted the same: both are ``CC0-1.0``.
+    A link takes precedence over words that permit more. "Creative Commons public domain
+    dedication" is CC0's own name and that of its predecessor (2004), which permitted the same: both
+    are ``CC0-1.0``.
     """
     if not text:
         return _NOT_LICENSED
     linked = _strictest(_linked_in(text))
     if linked.spdx:
-        return _with_version_from(text, linked)
+        return _with_prose(text, linked)
     named = _named_in(text)
     if named.spdx:
         return named
@@ -358,11 +359,15 @@ def _linked_in(text: str) -> list[License]:
     ]
 
 
-def _with_version_from(text: str, found: License) -> License:
-    """Return a licence with the version from the text, if its link or code has none."""
-    if found.spdx not in _STRICTNESS:
-        return found
+def _with_prose(text: str, found: License) -> License:
+    """Return the licence of a link or code, with the version that only the text states.
+
+    If the text names a stricter licence, it is that one: PMC links CC BY for articles whose text
+    says NonCommercial.
+    """
     named = _named_in(text)
+    if named.spdx is not None and _strictness(named)[0] > _strictness(found)[0]:
+        return named
     agree = named.spdx is not None and _VERSION.sub("", named.spdx) == found.spdx
     return License(named.spdx, found.url, found.group) if agree else found
 
