@@ -338,6 +338,15 @@ def test_a_transparent_grey_of_a_png_has_the_depth_of_its_pixels(depth: int) -> 
     np.testing.assert_array_equal(decode_rgb(data).pixels[0, :, 0], expected)
 
 
+def test_a_transparent_grey_of_16_bits_is_white_and_not_part_of_the_range() -> None:
+    greys = np.linspace(20_000, 30_000, 64).astype(">u2")
+    greys[5] = 0
+    pixels = decode_rgb(png_of_rows(greys.tobytes(), 16, 0, key=[0])).pixels
+    assert pixels is not None
+    assert (pixels[0, 0, 0], pixels[0, 5, 0], pixels[0, 63, 0]) == (0, 255, 255)
+    assert pixels[0, 32, 0] == 130
+
+
 def bmp(bits: int, masks: tuple[int, ...], pixels: np.ndarray) -> bytes:
     """Return a BMP whose channels are where the masks say; rows are from the top."""
     height, width = pixels.shape

@@ -484,7 +484,11 @@ def _values(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
     if values.dtype == np.int32 and _sample_format(image) == _UNSIGNED:
         # Pillow has no unsigned mode of 32 bits.
         values = values.view(np.uint32)
-    return values.astype(np.float32)
+    shown = values.astype(np.float32)
+    if (key := image.info.get("transparency")) is not None:
+        # White, and not part of the range.
+        shown[values == key] = np.inf
+    return shown
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
