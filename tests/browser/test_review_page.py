@@ -386,6 +386,25 @@ def test_a_reviewer_needs_the_token_made_for_the_name(
     assert page.is_visible("#sign-in")
 
 
+def test_signing_in_is_tried_again_with_the_same_token(
+    opened: Opened, served: Callable[..., Served], tmp_path: Path
+) -> None:
+    keys = tmp_path / "reviewers.yaml"
+    digest = hashlib.sha256(b"the-token-of-ann").hexdigest()
+    keys.write_text(
+        yaml.safe_dump({"keys": [{"name": "ann", "sha256": digest, "scopes": ["review"]}]})
+    )
+    keys.chmod(0o600)
+    page = opened(served(reviewers_file=str(keys)).url, **LAPTOP)
+    page.watch.expects_errors = True
+    page.route("**/v1/review", lambda route: route.fulfill(status=500, json={"title": "Broken"}))
+    sign_in(page, "ann", "the-token-of-ann")
+    page.wait_for_selector("#notice.error button.link")
+    page.unroute("**/v1/review")
+    page.click("#notice button.link")
+    title(page)
+
+
 def test_captions_that_hold_markup_stay_text(opened: Opened, tmp_path: Path) -> None:
     hostile = '<img src=x onerror="window.stolen=1"><script>window.stolen=2</script>'
     folder = publish_concepts(tmp_path / "hostile", clusters=1, caption=hostile)

@@ -309,7 +309,9 @@ $("sign-in").addEventListener("submit", (event) => {
   event.preventDefault();
   signIn($("name").value.trim(), $("token").value.trim());
   $("token").value = "";
-  doing(begin, () => $("sign-in").requestSubmit());
+  // The token is in the tab by now, and no longer in the form.
+  const enter = () => doing(begin, enter);
+  enter();
 });
 $("sign-out").addEventListener("click", () => {
   clearNotice();
