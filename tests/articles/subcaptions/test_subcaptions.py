@@ -426,6 +426,18 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "",
             ],
         ),
+        (
+            "Frogs. (A) Male from a road (89 m elev.); (B) Female without tadpoles. Note the large "
+            "yolk reserves of these; (C) a male at a pool; (D) dorsal and ventral views of tadpoles.",
+            [
+                "Frogs.",
+                "A: Male from a road (89 m elev.)",
+                "B: Female without tadpoles. Note the large yolk reserves of these",
+                "C: a male at a pool",
+                "D: dorsal and ventral views of tadpoles.",
+                "",
+            ],
+        ),
     ],
 )
 def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(

@@ -267,7 +267,7 @@ class _Reader:
             self._add(span.start, first, None)
         elif len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
-        elif len(own) > 1 and self.are_first and self._closes(span.start, first):
+        elif len(own) > 1 and self._closes(span.start, first):
             # "(B) Liver. Blue is collagen; (C) mass and (D) length were measured."
             self._add(span.start, first, self.current)
         elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
