@@ -7,7 +7,7 @@ from biovl.images.boxes import Box, Proposal, iou
 from biovl.images.labels.reading import Label
 from biovl.images.panels.choice import Chooser
 from biovl.images.panels.cuts import Mark, Region
-from biovl.images.panels.proposals import Proposed, agreement, partition
+from biovl.images.panels.proposals import Proposed, agreement, partition, same_panels
 from biovl.images.panels.splitting import split_figure
 
 
@@ -47,6 +47,21 @@ def test_proposals_are_panels_where_no_cut_from_side_to_side_is() -> None:
     assert hits(alone, WHIRL) < 5
     assert hits([panel.box for panel in found], WHIRL) == 5
     assert {panel.label for panel in found} == set(names)
+
+
+def test_edges_are_those_of_cuts_where_proposals_are_the_same_panels() -> None:
+    pixels = noise([Box(0, 0, 280, 400), Box(320, 0, 600, 400)])
+    # An axis title makes the cut costly; the proposals avoid it, and end within a label.
+    pixels[100:115, 280:316] = 0
+    labels = [Label("A", Box(258, 370, 276, 390), 0.9), Label("B", Box(578, 370, 596, 390), 0.9)]
+    proposals = [Proposal(Box(2, 12, 270, 386), 0.95), Proposal(Box(324, 12, 590, 386), 0.95)]
+    found = split_figure(pixels, labels=labels, expected=["A", "B"], proposals=proposals)
+    assert [(panel.label, panel.label_box) for panel in found] == [
+        (label.text, label.box) for label in labels
+    ]
+    for panel, label in zip(found, labels, strict=True):
+        assert panel.box.x1 >= label.box.x1
+        assert (panel.box.y0, panel.box.y1) == (0, 400)
 
 
 def row_of(names: str) -> tuple[list[Box], list[Label]]:
@@ -115,6 +130,17 @@ def test_only_so_many_proposals_that_keep_clear_of_each_other_are_panels() -> No
     assert partition([left], 2) == []
 
 
+def test_proposed_panels_have_known_boxes_only_if_all_are_known() -> None:
+    boxes = [(0, 0, 9, 10), (12, 0, 22, 9)]
+    assert same_panels(boxes, [(11, 0, 22, 10), (0, 0, 10, 10)]) == [
+        (0, 0, 10, 10),
+        (11, 0, 22, 10),
+    ]
+    assert same_panels(boxes, [(0, 0, 10, 10), (11, 0, 17, 10)]) == boxes
+    assert same_panels(boxes, [(0, 0, 10, 10)]) == boxes
+    assert same_panels([], []) == []
+
+
 def test_an_inset_is_a_panel_with_its_own_label() -> None:
     inset, tall = Proposed((2, 2, 6, 6), 0.9), Proposed((0, 0, 10, 10), 0.8)
     assert partition([inset, tall], 2) == [inset.box, tall.box]
@@ -125,5 +151,5 @@ def test_an_inset_is_a_panel_with_its_own_label() -> None:
     chooser = Chooser(
         {root: Region(root, (label,), ())}, [label], 2, most=3, proposed=[tall, inset]
     )
-    leaves = chooser.as_proposed().leaves
+    leaves = chooser.as_proposed(chooser.choose()).leaves
     assert [(leaf.box, leaf.marks) for leaf in leaves] == [(tall.box, ()), (inset.box, (label,))]

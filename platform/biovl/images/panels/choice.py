@@ -7,14 +7,14 @@ programming: the best split of a region into n panels follows from those of its 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from biovl.images.panels.cuts import Mark, Region, area
 from biovl.images.panels.ink import Cut
 from biovl.images.panels.insets import may_hold
-from biovl.images.panels.proposals import Proposed, agreement, partition
+from biovl.images.panels.proposals import Proposed, agreement, partition, same_panels
 
 _CORNERS = (
     *(("left", "top", 1.0), ("middle", "top", 0.75), ("right", "top", 0.7)),
@@ -184,8 +184,13 @@ class Chooser:
             leaves = self._best_leaves(place)
         return self._judged(leaves, place)
 
-    def as_proposed(self) -> PanelChoice:
-        """Return a detector's proposals as panels: for panels that no straight cut separates."""
+    def as_proposed(self, cut: PanelChoice) -> PanelChoice:
+        """Return a detector's proposals as panels: for panels that no straight cut separates.
+
+        Args:
+            cut: The panels that cuts separate. If they are the proposed ones, their boxes are used:
+                a detector's edges are some pixels off, those of cuts are where the ink ends.
+        """
         marks: dict[Cut, list[Mark]] = {box: [] for box in partition(self.proposed, self.count)}
         for mark in self.marks:
             # The label of an inset is not one of the panel around it.
@@ -193,7 +198,10 @@ class Chooser:
             if around:
                 marks[min(around, key=area)].append(mark)
         leaves = [Leaf(box, tuple(inside), _UNCUT) for box, inside in marks.items()]
-        return self._judged(leaves, self._place(leaves))
+        choice = self._judged(leaves, self._place(leaves))
+        exact = same_panels(list(marks), [leaf.box for leaf in cut.leaves])
+        boxed = (replace(leaf, box=box) for leaf, box in zip(leaves, exact, strict=True))
+        return replace(choice, leaves=tuple(boxed))
 
     def _judged(self, leaves: Sequence[Leaf], place: LabelOffset | None) -> PanelChoice:
         if len(leaves) < 2:

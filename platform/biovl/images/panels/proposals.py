@@ -11,6 +11,9 @@ from biovl.images.panels.ink import Cut, Ink
 _SAME = 0.5
 """Minimum intersection over union at which a region matches a proposal."""
 
+_NEARLY = 0.7
+"""Minimum intersection over union of two boxes of the same panel."""
+
 _INSET = 0.3
 """Maximum area of an inset, as a fraction of the panel around it."""
 _INSIDE = 0.9
@@ -67,6 +70,19 @@ def partition(proposed: Sequence[Proposed], count: int) -> list[Cut]:
         for second in chosen[:number]
     )
     return chosen if clear and len(chosen) == count else []
+
+
+def same_panels(boxes: Sequence[Cut], known: Sequence[Cut]) -> Sequence[Cut]:
+    """Return the known box of each panel; the boxes themselves if one of them is unknown."""
+    if len(boxes) != len(known):
+        return boxes
+    found = []
+    for box in boxes:
+        shared, nearest = max((iou(Box(*box), Box(*other)), other) for other in known)
+        if shared < _NEARLY:
+            return boxes
+        found.append(nearest)
+    return found
 
 
 def _are_clear(first: Box, second: Box) -> bool:

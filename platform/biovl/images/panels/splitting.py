@@ -90,7 +90,9 @@ def _chosen(
                 return None
             most = min(number + 1, MOST_PANELS)
             chooser = Chooser(regions, marks, number, most=most, proposed=proposed, insets=insets)
-            choices = [chooser.choose(), chooser.as_proposed()] if proposed else [chooser.choose()]
+            choices = [chooser.choose()]
+            if proposed:
+                choices.append(chooser.as_proposed(choices[0]))
             for choice in choices:
                 if best is None or choice.quality > best.quality:
                     best = choice
