@@ -57,6 +57,8 @@ def told(sentence: str) -> str:
         ("Cells grew (Figs. 2 ▸ a and 4 ▸ c; Fig. 3 ▸ b, top panel).", "2 a; 4 c; 3 b (top)"),
         ("This is in Fig. 2 ▸(a), which shows cells.", "2 a"),
         ("Cells (Fig. 2, D1–3) and roots (Fig. 3, A1-A2; Table 4).", "2 D1 D2 D3; 3 A1 A2"),
+        ("Cells (Fig. 2 D and 2E) and roots (Figs. 4 b and 5 b).", "2 D E; 4 b; 5 b"),
+        ("Cells grew in Figs. 4 and 5 a.", "4; 5"),
         ("Cells (Fig. 2, F3,8 = 509) of Fig. 4, T3 levels.", "2; 4"),
         ("Figure 2 ▸ b shows growth; in Fig. 3 ▸ a new leaf and in Fig. 4 ▸ p = 3.", "2 b; 3; 4"),
         ("In Figure 2 a is the slope; Figure 3 b is a map.", "2; 3 b"),

@@ -299,7 +299,10 @@ class ListReader:
             return end
         if sign and sign in DASH:
             return self._label(position, None, is_direct=True) or end
-        closed = is_first and CLOSED.match(self.text, rest) is not None
+        # "Figs. 4 b and 5 b"
+        before = self.items[-2] if not is_first else None
+        is_alike = before is None or (before.panels and self.text[before.end - 2].isspace())
+        closed = is_alike and CLOSED.match(self.text, rest) is not None
         lists = _LABELS_GO_ON.match(self.text, rest) is not None
         if sign == ".":
             return end if not (closed or lists) else self._label(position, None) or end
@@ -477,5 +480,5 @@ def _is_prose_behind(rest: str) -> bool:
 
 _LABELS_GO_ON = re.compile(
     rf"(?:\s?[,&/{DASH}]\s?(?:(?:and|or|&)\s)?|\s(?:and|or|to|through|vs\.?)\s)"
-    r"[(\[]?[A-Za-z](?![A-Za-z])(?!\s?[=<>≤≥])"
+    r"(?:\d{1,2}\s?)?[(\[]?[A-Za-z](?![A-Za-z])(?!\s?[=<>≤≥])"
 )
