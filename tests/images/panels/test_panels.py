@@ -82,6 +82,17 @@ def test_a_mosaic_is_cut_at_its_gutters_of_any_colour(level: int) -> None:
     assert [panel.label_box for panel in found] == [label.box for label in labels]
 
 
+def test_a_descender_at_a_gutter_belongs_to_its_panel() -> None:
+    # Two pixels of 452: too few to close the gutter.
+    boxes = grid(3, 2)
+    page = mosaic(boxes)
+    page[140:143, 60:62] = 0
+    labels = [at_corner(box, text) for box, text in zip(boxes, "ABCDEF", strict=True)]
+    found = split_figure(page, labels=labels, expected=list("ABCDEF"))
+    assert found[0].box == Box(0, 0, 140, 143)
+    assert boxes_of(found[1:]) == boxes[1:]
+
+
 def test_panels_that_touch_are_cut_at_the_seam() -> None:
     boxes = [Box(0, 0, 150, 200), Box(150, 0, 300, 200)]
     page = paper(300, 200)

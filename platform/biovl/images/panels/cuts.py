@@ -218,9 +218,14 @@ def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
         share = counted(table, box) / side
         for a, b in _runs(share <= _CLEAN):
             width = (b - a) / unit
-            is_crossed = share[a:b].min() > 0
             cost = 0.1 + 0.9 / (1 + width * width) + 0.3 * (number > 0)
-            add(a, b, cost, number if is_crossed else None)
+            blank = np.flatnonzero(share[a:b] == 0).tolist()
+            if not blank:
+                add(a, b, cost, number)
+                continue
+            # Specks at an end are of the panel there, such as descenders of an axis title.
+            before, behind = blank[0], b - a - 1 - blank[-1]
+            add(a + before * (before <= unit), b - behind * (behind <= unit), cost)
         for a, b in _valleys(share):
             add(a, b, 1.0 + 40 * float(share[a]) + 0.5 * (number > 0), number)
     jumps = counted(ink.jumps_across if axis == 0 else ink.jumps_down, box) / side
