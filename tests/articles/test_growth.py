@@ -121,6 +121,14 @@ def test_paragraphs_are_stored_with_figures_up_to_a_length(monkeypatch: pytest.M
     assert [len(figure.mentions) for figure in content.figures] == [1] * 9
 
 
+def test_thousands_of_figures_may_be_in_one_paragraph() -> None:
+    # It took minutes.
+    xml = f"<article><body><p>{'<fig/>Figure 1. Cells.' * 10_000}</p></body></article>".encode()
+    content = read_article(xml).content
+    assert content is not None
+    assert {figure.caption for figure in content.figures} == {""}
+
+
 def test_a_reference_to_a_group_cites_some_of_thousands() -> None:
     figures = '<fig id="f"/>' * 2_000
     xml = (

@@ -348,6 +348,9 @@ def test_paragraphs_beside_the_caption_end_the_legend() -> None:
         ("<p><fig id='f'><graphic xlink:href='a'/></fig> and Figure 2. Cells grew.</p>", ""),
         ("<p>Cells grew.<fig id='f'><graphic xlink:href='a'/></fig>Figure 1. They died.</p>", ""),
         ("<p><fig id='f'><caption><p>Own.</p></caption></fig>Figure 1. Cells.</p>", "Own."),
+        ("<p><bold>Figure 1. Legend.</bold><fig id='f'/>We <b>grew</b> cells.</p>", ""),
+        # Captions before their figures
+        ("<p>Figure 1. Cells.</p><p><fig id='f'/></p><p>Figure 2. Roots.</p>", ""),
     ],
 )
 def test_a_caption_after_its_figure_is_the_figures(published: str, caption: str) -> None:
@@ -357,6 +360,17 @@ def test_a_caption_after_its_figure_is_the_figures(published: str, caption: str)
     assert content.full_text is not None
     assert content.full_text.lower().count("cells") == 1
     assert content.full_text.endswith("The end.")
+
+
+def test_text_after_a_figure_with_a_label_is_text() -> None:
+    content = article(
+        "<p><fig id='f'><label>Figure 1.</label><graphic xlink:href='a'/></fig>We <b>grew</b> cells"
+        " (<xref rid='f'>Figure 1A</xref>).</p>"
+    )
+    (found,) = content.figures
+    assert (found.label, found.caption) == ("Figure 1", "")
+    assert [mention.text for mention in found.mentions] == ["We grew cells (Figure 1A)."]
+    assert "We grew cells" in (content.full_text or "")
 
 
 def test_object_ids_attributions_and_permissions_are_not_caption() -> None:

@@ -20,25 +20,28 @@ def put_captions_in_figures(article: etree._Element) -> None:
 
     The caption is the rest of the figure's paragraph, or the next paragraph if there is no rest.
     """
-    for figure in article.findall(".//p/fig"):
-        around = figure.getparent()
-        words = "".join(around.itertext())
-        if len(around.findall("fig")) > 1 or figure.find("caption") is not None:
+    for around in article.findall(".//p[fig]"):
+        figure, *others = around.findall("fig")
+        if others or figure.find("caption") is not None:
             continue
+        words, before = "".join(around.itertext()), around.text or ""
+        rest = len(before) + len("".join(figure.itertext()))
         if not words.strip():
             caption = around.getnext()
-        elif _CAPTION.match(words) and not (around.text or "").strip():
+            if _is_caption(around.getprevious()) or not _is_caption(caption):
+                continue
+        elif around[0] is figure and not before.strip() and _CAPTION.match(words, rest):
             caption = etree.Element("p")
             caption.text, figure.tail = figure.tail, None
             caption.extend(figure.itersiblings())
         else:
             continue
-        if (
-            caption is not None
-            and caption.tag == "p"
-            and _CAPTION.match("".join(caption.itertext()))
-        ):
-            etree.SubElement(figure, "caption").append(caption)
+        etree.SubElement(figure, "caption").append(caption)
+
+
+def _is_caption(element: etree._Element | None) -> bool:
+    is_paragraph = element is not None and element.tag == "p"
+    return is_paragraph and _CAPTION.match("".join(element.itertext())) is not None
 
 
 def move_floats(article: etree._Element) -> None:
