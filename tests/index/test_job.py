@@ -26,6 +26,7 @@ from biovl.index.filters import FilterTable
 from biovl.index.job import index
 from biovl.index.metadata import MetadataTable
 from biovl.index.opened import Index
+from biovl.index.previous import PREPARED
 from biovl.index.query import Filter, Query, QueryPart
 from biovl.index.vectors import VectorIndex
 from biovl.index.words import Words
@@ -447,7 +448,7 @@ def test_nothing_is_reused_of_what_another_version_prepared(
     corpus, previous = first
     shutil.copytree(previous, tmp_path / "i1")
     manifest = tmp_path / "i1" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"prepared": 2', '"prepared": 0'))
+    manifest.write_text(manifest.read_text().replace(f'"prepared": {PREPARED}', '"prepared": 0'))
     said = run(model, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
     assert said.counts["reused"] == 0
     assert "removed" not in said.counts

@@ -38,7 +38,7 @@ KIND = "embeddings"
 
 VECTORS = "vectors.npy"
 
-PREPARED = 4
+PREPARED = 5
 """Version of the preprocessing. Increase it when equal files give different embeddings; cached ones
 of earlier versions are then ignored."""
 

@@ -36,7 +36,7 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages, run_with_model
 
 KIND = "index"
-FORMAT = 5
+FORMAT = 6
 """Version of the output format: increase it when published bytes change. See ``Draft.begin``."""
 
 _WRITTEN_BY = {

@@ -19,7 +19,7 @@ from biovl.index.vectors import subtracts_mean, to_bytes
 CONTENTS = "contents.npy"
 """For each row a 16-byte hash of its id, image and text. Shape [N, 16]."""
 THUMBNAILS = "thumbnails.bin"
-PREPARED = 2
+PREPARED = 3
 """Version of image preprocessing, tokenization and thumbnails. Increase it whenever they change, so
 that an index never mixes vectors of two versions."""
 

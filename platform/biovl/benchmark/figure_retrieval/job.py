@@ -21,7 +21,7 @@ from biovl.core.tables import write_table
 from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 
-FORMAT = 4
+FORMAT = 5
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 FEW = 1_000
 """Fewer figures than this are worth a warning: recall says little."""
