@@ -117,7 +117,8 @@ def test_the_survivors_are_those_of_the_definition(distance: int) -> None:
     assert 30 < len(set(expected)) < 600
 
 
-def test_what_repeats_a_listed_image_is_that_of_the_definition() -> None:
+@pytest.mark.parametrize("distance", [2, 4, 6])
+def test_what_repeats_a_listed_image_is_that_of_the_definition(distance: int) -> None:
     rng = np.random.default_rng(0)
     looks = random_hashes(30, rng)[rng.integers(0, 30, 300)]
     for _ in range(4):
@@ -135,7 +136,7 @@ def test_what_repeats_a_listed_image_is_that_of_the_definition() -> None:
             or (
                 looks[row] != 0
                 and looks[other] != 0
-                and int(looks[row] ^ looks[other]).bit_count() <= 4
+                and int(looks[row] ^ looks[other]).bit_count() <= distance
                 and abs(np.log(width[row] / height[row] * height[other] / width[other]))
                 <= np.log1p(0.02)
             )
@@ -143,10 +144,11 @@ def test_what_repeats_a_listed_image_is_that_of_the_definition() -> None:
         )
 
     has_bytes = np.isin(content, content[listed])
-    found = repeated(listed, content, looks, width, height)
+    found = repeated(listed, content, looks, width, height, max_distance=distance)
     assert found.tolist() == [is_repeat(row) for row in range(300)]
     assert listed.sum() < found.sum() < 200
-    assert not repeated(np.zeros(300, bool), content, looks, width, height).any()
+    none = np.zeros(300, bool)
+    assert not repeated(none, content, looks, width, height, max_distance=distance).any()
 
 
 def test_among_many_images_every_near_duplicate_is_found() -> None:

@@ -100,6 +100,8 @@ def repeated(
     looks: np.ndarray,
     width_px: np.ndarray,
     height_px: np.ndarray,
+    *,
+    max_distance: int,
 ) -> np.ndarray:
     """Return which rows are listed, have the bytes of a listed row, or look like one.
 
@@ -109,6 +111,7 @@ def repeated(
         looks: As in ``survivors``.
         width_px: Shape [N], integer, at least 1.
         height_px: Shape [N], integer, at least 1.
+        max_distance: As in ``survivors``.
 
     Returns:
         Shape [N], bool.
@@ -121,7 +124,7 @@ def repeated(
     is_hit = np.zeros(len(distinct), bool)
     np.logical_or.at(is_hit, group, found[compared])
     aspect = width_px[distinct] / height_px[distinct]
-    one, other = _near_pairs(looks[distinct], aspect, MAX_DISTANCE, MAX_ASPECT_GAP)
+    one, other = _near_pairs(looks[distinct], aspect, max_distance, MAX_ASPECT_GAP)
     is_near = is_hit.copy()
     is_near[other[is_hit[one]]] = True
     is_near[one[is_hit[other]]] = True

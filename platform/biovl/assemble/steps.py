@@ -184,7 +184,8 @@ def decide(
     # Required independently of the rules: without an image there is nothing to train on.
     imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
     rejected[imageless] = NO_IMAGE
-    rejected[_repeats_of_leaks(found, row_rules, _is_none(rejected))] = LEAKED
+    is_eligible, max_distance = _is_none(rejected), config.duplicates.max_distance
+    rejected[_repeats_of_leaks(found, row_rules, is_eligible, max_distance)] = LEAKED
     kept = np.flatnonzero(_is_none(rejected))
     if config.duplicates.exact:
         stands_for = kept[
@@ -416,7 +417,10 @@ def _superseded(found: pa.Table) -> np.ndarray:
 
 
 def _repeats_of_leaks(
-    found: pa.Table, row_rules: Sequence[rules.Rule], is_eligible: np.ndarray
+    found: pa.Table,
+    row_rules: Sequence[rules.Rule],
+    is_eligible: np.ndarray,
+    max_distance: int,
 ) -> np.ndarray:
     """Return the eligible rows that duplicate a listed leak, whose place they would take.
 
@@ -435,6 +439,7 @@ def _repeats_of_leaks(
         duplicates.hash_bits(images["phash"].to_pylist()),
         images["width_px"].to_numpy(),
         images["height_px"].to_numpy(),
+        max_distance=max_distance,
     )
     repeats = compared[is_repeated]
     return np.asarray(repeats[is_eligible[repeats]])
