@@ -943,6 +943,8 @@ def test_authors_have_their_given_names_first() -> None:
         (["Growth, Cell wall, DNA"], ["Growth", "Cell wall", "DNA"]),
         (["Growth; DNA, Plant", "GmTIP2;6"], ["Growth", "DNA, Plant", "GmTIP2;6"]),
         (["Carcinoma, Hepatocellular"], ["Carcinoma, Hepatocellular"]),
+        (["Temozolomide (TMZ; Temodar)", "MRI"], ["Temozolomide (TMZ; Temodar)", "MRI"]),
+        (["Rats, Fe(II, III), DNA (plant)"], ["Rats", "Fe(II, III)", "DNA (plant)"]),
         (["Receptors, Antigen, T-Cell", "Mice"], ["Receptors, Antigen, T-Cell", "Mice"]),
     ],
 )

@@ -189,12 +189,14 @@ def _citation(meta: etree._Element, journal: str | None, published: str | None) 
 def _keywords(group: etree._Element) -> Iterator[str]:
     """Yield the keywords of a group, also of one whose ``<kwd>`` is a list.
 
-    A comma alone separates nothing: ``Carcinoma, Hepatocellular`` is one term.
+    A comma alone separates nothing: ``Carcinoma, Hepatocellular`` is one term. Nor does any sign in
+    brackets: ``Temozolomide (TMZ; Temodar)``.
     """
     words = [plain(word) for word in group.iter("kwd")]
-    is_list = len(words) == 1 and words[0].count(", ") > 1
+    signs = ";," if len(words) == 1 and words[0].count(", ") > 1 else ";"
     for word in words:
-        yield from (part.strip(" ;") for part in re.split(r"[;,]\s" if is_list else r";\s", word))
+        parts = re.split(rf"[{signs}]\s(?![^()]{{,99}}\))", word)
+        yield from (part.strip(" ;") for part in parts)
 
 
 def _unique(texts: Any) -> list[str]:
