@@ -243,6 +243,11 @@ EXPANDED: list[tuple[str, dict[str, str], str]] = [
         "Activity. A electroencephalography (EEG) at rest.",
     ),
     (
+        "(a) A EEG at rest.",
+        {"EEG": "electroencephalography"},
+        "(a) An electroencephalography (EEG) at rest.",
+    ),
+    (
         "A UV image.",
         {"UV": "ultraviolet"},
         "An ultraviolet (UV) image.",

@@ -17,6 +17,9 @@ _GOES_ON = re.compile(r"[\w+*′’'^]|[-‐‑–](?![a-z]{3})|/(?![A-Za-z]{2})
 _GOES_BEFORE = re.compile(
     r"(?:[\w+*.@#^’']|(?<![a-z]{3})(?<!\b(?:re|de|co))[-‐‑–]|(?<![A-Za-z]{2})/)$"
 )
+# In front of a vowel at the start of a sentence: "a EEG at rest. b ECG"; but "A UV image", and an
+# article behind a panel in brackets.
+_PANEL = re.compile(r"(?:^|[.!?]\s|\n)[aA] $")
 _SENTENCE_START = re.compile(r"(?:^|[.!?]\s|\n)\s*(?:\([A-Za-z\d]{1,2}\)\s*)?$")
 _NUMBER_BEFORE = re.compile(r"\d\s?$")
 
@@ -76,10 +79,7 @@ def _spelled_out(text: str, match: re.Match[str], long: str) -> str:
 def _with_article(before: str, long: str) -> str:
     """Return the preceding text, with ``a`` or ``an`` to match the first sound; not a panel."""
     article = "an" if long[0].lower() in "aeio" or long.startswith(("ul", "un")) else "a"
-    # In front of a vowel at the start of a sentence, it is a panel: "a EEG at rest. b ECG"; but "A
-    # UV image".
-    is_panel = article == "an" and before.endswith(("a ", "A ")) and not long.startswith("u")
-    if is_panel and _SENTENCE_START.search(before[:-2]):
+    if article == "an" and not long.startswith("u") and _PANEL.search(before):
         return before
     return re.sub(r"\b([Aa])n?(?=\s$)", lambda found: found[1] + article.removeprefix("a"), before)
 
