@@ -766,10 +766,12 @@ def test_a_link_from_a_sign_has_the_panels_around_it() -> None:
     sign = "<xref ref-type='fig' rid='f1'> ▸</xref>"
     content = article(
         f"<p>(Fig. 1{sign} <italic>a</italic>) (Figs. 1b–1d {sign}) (Fig. 1{sign}(<italic>e</italic>))"
-        f" (Figs. 2A ▸ and 1{sign}).</p><fig id='f1'><label>Figure 1</label></fig>"
+        f" (Figs. 2A ▸ and 1{sign}) of 5 g ({sign}) (Fig. 2A and{sign}).</p>"
+        "<fig id='f1'><label>Figure 1</label></fig>"
     )
     (mention,) = content.figures[0].mentions
-    assert [reference.panels for reference in mention.refs] == [["a"], ["b", "c", "d"], ["e"], []]
+    cited = [["a"], ["b", "c", "d"], ["e"], [], [], []]
+    assert [reference.panels for reference in mention.refs] == cited
 
 
 def test_a_reference_to_a_figure_in_two_languages_names_panels_of_both() -> None:

@@ -36,7 +36,7 @@ _CONTAINERS = {
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
 _RANGE_IN_TEXT = re.compile(r"(?<!\d)(\d{1,6})\s?[-–—‒‐]\s?(\d{1,6})(?!\d)")
 # What precedes a link that is only a sign: "Fig. 3a ▶", "Figs. 1a–1d ▶".
-_BEFORE_SIGN = re.compile(r"\d+(?:[^\d▸▶►]|(?<=[-–,])\d){0,20}\Z")
+_BEFORE_SIGN = re.compile(r"(\d+)(?:[^\d▸▶►]|(?<=[-–,])\d){0,20}\Z")
 _MAX_RANGE = 20
 _MAX_GROUP = 100
 """Maximum number of figures of a group that a reference to the group cites."""
@@ -205,7 +205,9 @@ def _named(
             if not any(map(str.isalnum, reference)):
                 start = max(0, span.start - LOOK_AHEAD)
                 before = _BEFORE_SIGN.search(content, start, span.start)
-                reference = before[0] if before else ""
+                stated = None if before is None else int(before[1])
+                is_own = any(number and number[2] == stated for number in numbers)
+                reference = before[0] if before and is_own else ""
             panels = panels_in(reference, content[span.end : stop])
         for index in figures:
             yield index, Reference(span.start, span.end, panels, False)

@@ -40,8 +40,9 @@ def put_captions_in_figures(article: etree._Element) -> None:
 
 
 def _is_caption(element: etree._Element | None) -> bool:
-    is_paragraph = element is not None and element.tag == "p"
-    return is_paragraph and _CAPTION.match("".join(element.itertext())) is not None
+    if element is None or element.tag != "p":
+        return False
+    return _CAPTION.match("".join(element.itertext())) is not None
 
 
 def move_floats(article: etree._Element) -> None:
