@@ -943,6 +943,10 @@ def test_authors_have_their_given_names_first() -> None:
     ("published", "keywords"),
     [
         (["Growth, Cell wall, DNA"], ["Growth", "Cell wall", "DNA"]),
+        (
+            ["Biochemistry, Genetics, and Molecular Biology"],
+            ["Biochemistry", "Genetics", "Molecular Biology"],
+        ),
         (["Growth; DNA, Plant", "GmTIP2;6"], ["Growth", "DNA, Plant", "GmTIP2;6"]),
         (["Carcinoma, Hepatocellular"], ["Carcinoma, Hepatocellular"]),
         (["Temozolomide (TMZ; Temodar)", "MRI"], ["Temozolomide (TMZ; Temodar)", "MRI"]),

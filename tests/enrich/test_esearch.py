@@ -74,3 +74,21 @@ def test_no_more_is_asked_for_than_is_wanted():
         service.searches["pmc", "lung"] = list(range(1, 90_001))
         assert len(esearch(client, "pmc", "lung", limit=12_000)) == 12_000
         assert len(service.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<eSearchResult><Count>1</Count><IdList><Id>5</Id></IdList><ErrorList><PhraseNotFound>glioblastma"
+        b"</PhraseNotFound></ErrorList><WarningList><PhraseIgnored>of</PhraseIgnored><QuotedPhraseNotFound>"
+        b'"lung x"</QuotedPhraseNotFound></WarningList></eSearchResult>',
+        b'{"esearchresult":{"count":"1","idlist":["5"],"errorlist":{"phrasesnotfound":["glioblastma"]},'
+        b'"warninglist":{"phrasesignored":["of"],"quotedphrasesnotfound":["\\"lung x\\""]}}}',
+    ],
+)
+def test_phrases_that_the_service_leaves_out_of_a_search_are_a_warning(body, caplog):
+    with Eutils() as service, client_of(service) as client:
+        service.next_answers(with_body(body))
+        assert esearch(client, "pubmed", "glioblastma") == ["5"]
+    (record,) = caplog.records
+    assert record.args == ("glioblastma", "pubmed", "'glioblastma', '\"lung x\"'")

@@ -196,7 +196,7 @@ def _keywords(group: etree._Element) -> Iterator[str]:
     signs = ";," if len(words) == 1 and words[0].count(", ") > 1 else ";"
     for word in words:
         parts = re.split(rf"[{signs}]\s(?![^()]{{,99}}\))", word)
-        yield from (part.strip(" ;") for part in parts)
+        yield from (part.strip(" ;").removeprefix("and ") for part in parts)
 
 
 def _unique(texts: Any) -> list[str]:

@@ -16,6 +16,12 @@ from biovl.articles.pubmed_dates import date_in, publication_date, text_of
 from biovl.core.xml import parse_xml
 
 _NO_KNOWN_IDS = "id list is empty"
+_UNKNOWN = {
+    "PhraseNotFound": "phrasesnotfound",
+    "FieldNotFound": "fieldsnotfound",
+    "QuotedPhraseNotFound": "quotedphrasesnotfound",
+}
+"""Elements of esearch's ``ErrorList`` and ``WarningList``, with their names in JSON."""
 _RETRACTED = "Retracted Publication"
 _RETRACTIONS = {"RetractionIn", "RetractedandRepublishedIn"}
 CITED_IN = "pubmed_pubmed_citedin"
@@ -77,6 +83,8 @@ class SearchResult:
     query_key: str
     refused: str
     """Reason why the query was rejected; otherwise empty."""
+    unknown: list[str]
+    """Phrases and fields of the query that the service does not find, and searched without."""
 
 
 def read_records(data: bytes) -> dict[int, PubmedRecord]:
@@ -139,6 +147,7 @@ def read_found(data: bytes) -> SearchResult:
         text_of(root.find("WebEnv")),
         text_of(root.find("QueryKey")),
         text_of(root.find("ERROR")),
+        [text_of(element) for name in _UNKNOWN for element in root.iterfind(f"*/{name}")],
     )
 
 
@@ -157,18 +166,25 @@ def _found_in_json(data: bytes) -> SearchResult:
         str(result.get("webenv", "")),
         str(result.get("querykey", "")),
         str(result.get("ERROR", "")),
+        [
+            str(phrase)
+            for name in _UNKNOWN.values()
+            for messages in ("errorlist", "warninglist")
+            for phrase in (result.get(messages) or {}).get(name, [])
+        ],
     )
 
 
 def _search_result(
-    count: str, ids: list[str], webenv: str, query_key: str, refused: str
+    count: str, ids: list[str], webenv: str, query_key: str, refused: str, unknown: list[str]
 ) -> SearchResult:
     if re.search(r"backend|temporar|unavailable|timed? ?out|try again|exception", refused, re.I):
         # A temporary error.
         raise NotAnAnswer(f"error: {refused[:200]}")
     if not refused and not count.isdecimal():
         raise NotAnAnswer("a search without its count")
-    return SearchResult(int(count) if count.isdecimal() else 0, ids, webenv, query_key, refused)
+    number = int(count) if count.isdecimal() else 0
+    return SearchResult(number, ids, webenv, query_key, refused, unknown)
 
 
 def _root(

@@ -1,5 +1,6 @@
 """Queries of the E-utilities: all ids that match, regardless of their number."""
 
+import logging
 from datetime import date, timedelta
 
 from biovl.core.errors import SourceError
@@ -11,13 +12,16 @@ PAGE = 9_999
 
 _FIRST_DAY, _LAST_DAY = date(1700, 1, 1), date(2199, 12, 31)
 
+_log = logging.getLogger(__name__)
+
 
 def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = None) -> list[str]:
     """Return the ids of a database that match a query, without duplicates, in the service's order.
 
     Pages are read from the history server, where the result is a snapshot. PubMed returns only the
     first 9,999: larger results are requested by date of entry into PubMed, the last entries first,
-    in windows that are halved until each is small enough.
+    in windows that are halved until each is small enough. A warning is logged if the service does
+    not know a phrase of the query: it searches without that.
 
     Args:
         client: Sends requests.
@@ -34,6 +38,11 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
     """
     most = PAGE if limit is None else min(limit, PAGE)
     first = _page(client, db, term, {"usehistory": "y", "retmax": str(most)})
+    if first.unknown:
+        _log.warning(
+            "the search %r of %s was made without %s, unknown there: check the spelling",
+            *(term, db, ", ".join(map(repr, first.unknown))),
+        )
     if limit is not None and len(first.ids) >= limit:
         return first.ids[:limit]
     count = first.count if limit is None else min(first.count, limit)
