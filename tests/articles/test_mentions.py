@@ -91,6 +91,8 @@ def test_panels_inside_a_reference(reference: str, panels: str) -> None:
         ("Fig. 2", ", F3,8 = 509)", ""),
         ("Fig. 2", ", T3 levels)", ""),
         ("Fig. 2", ", G26–G53).", ""),
+        ("Fig. 2", ", E14).", ""),
+        ("Fig. 2", ", T2).", ""),
         ("2", "A–C). The", "A B C"),
         ("2", "A and B show", "A B"),
         ("2", "A illustrates", "A"),

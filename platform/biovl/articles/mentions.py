@@ -32,10 +32,12 @@ _NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
 # The last number of "A1–3".
 _SAME_LETTER = re.compile(rf"\s?[{_DASH}]\s?(\d{{1,2}})(?![\w.])")
 CODED = re.compile(
+    r"(?!E1\d|P\d|T[12])"
     rf"(?=[A-RT-Z]1?\d(?:(?:\s?[{_DASH},]\s?(?:and\s)?|\s(?:and|to)\s)[A-RT-Z]?1?\d){{0,8}}"
     r"\s?(?:[)\];]|\Z))"
 )
-"""Panels with a number at the end of a reference: ``Fig. 3, A1–A3)``, but not ``Fig. 3, S1``."""
+"""Panels with a number at the end of a reference: ``Fig. 3, A1–A3)``, but not ``Fig. 3, S1``,
+``Fig. 3, E14`` (an age) or ``Fig. 3, T2`` (a weighting)."""
 _PROSE_BEHIND = re.compile(
     rf"""
     \s*[=<>≤≥≈~±%]                              # p < 0.05
