@@ -289,6 +289,7 @@ def test_the_permission_of_a_patient_is_no_credit(caption: str, of_others: bool)
         ("Photo: Gray Herbarium of Harvard University.", True),
         ("Pictures taken by Ann Lee.", True),
         ("Photo by AL. Photo: WH; illustrations by the authors.", False),
+        ("Photographs were taken by Canon EOS 600D. Drawings by Adobe Illustrator CS6.", False),
         ("Data reproduced from Fig 2 for clarity.", False),
         ("Reproduced from Figs. 1–4 from Ref. [23].", True),
         ("Reprinted from Fig. 1 of Ann Lee.", True),

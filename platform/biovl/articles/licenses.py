@@ -144,6 +144,7 @@ _OF_OTHERS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _NAME = r"(?:(?:[^\W\d_a-z]\.-?)+|[^\W\d_a-z][\w’'-]*|d[aeo]s?|del|v[ao]n|der|la|le)"
+_TOOLS = "Adobe|BioRender|Canon|Inkscape|Leica|Microsoft|Nikon|Olympus|Sony|Zeiss|SEM|TEM"
 # "Photo: J. Silva", "Pictures taken by Ann Lee", "photo credit: Prof. Ann Lee and Li Wei"; but not
 # "Photo by AL".
 _PHOTOGRAPHERS = re.compile(
@@ -155,6 +156,7 @@ _PHOTOGRAPHERS = re.compile(
         (?=\s?:|\s(?:\w+\s){{0,2}}(?:by|courtesy)\b))
     (?:\s?:)?(?:\s(?:were|was|taken|provided|made|created|courtesy|by|of|to)){{0,4}}+
     \s(?:(?i:the)\s|Drs?\.?\s|Prof\w*\.?\s)*
+    (?!(?:{_TOOLS})\b)
     (?P<names>{_NAME}(?:(?:,\s|,?\s(?:and|&)\s|\s){_NAME}){{1,7}})
     """,
     re.VERBOSE,
