@@ -353,16 +353,20 @@ def test_a_cluster_that_was_clustered_again_meanwhile_is_told(
         until(page, "document.getElementById('own-text').innerText.startsWith('You: 1 ')")
 
 
-def test_a_reviewer_needs_the_token_made_for_the_name(
-    opened: Opened, served: Callable[..., Served], tmp_path: Path
-) -> None:
-    keys = tmp_path / "reviewers.yaml"
+def reviewers_file(folder: Path) -> Path:
+    keys = folder / "reviewers.yaml"
     digest = hashlib.sha256(b"the-token-of-ann").hexdigest()
     keys.write_text(
         yaml.safe_dump({"keys": [{"name": "ann", "sha256": digest, "scopes": ["review"]}]})
     )
     keys.chmod(0o600)
-    page = opened(served(reviewers_file=str(keys)).url, **LAPTOP)
+    return keys
+
+
+def test_a_reviewer_needs_the_token_made_for_the_name(
+    opened: Opened, served: Callable[..., Served], tmp_path: Path
+) -> None:
+    page = opened(served(reviewers_file=str(reviewers_file(tmp_path))).url, **LAPTOP)
     page.watch.expects_errors = True
     for name, token, said in (
         ("ann", "", "API key required"),
@@ -389,13 +393,7 @@ def test_a_reviewer_needs_the_token_made_for_the_name(
 def test_signing_in_is_tried_again_with_the_same_token(
     opened: Opened, served: Callable[..., Served], tmp_path: Path
 ) -> None:
-    keys = tmp_path / "reviewers.yaml"
-    digest = hashlib.sha256(b"the-token-of-ann").hexdigest()
-    keys.write_text(
-        yaml.safe_dump({"keys": [{"name": "ann", "sha256": digest, "scopes": ["review"]}]})
-    )
-    keys.chmod(0o600)
-    page = opened(served(reviewers_file=str(keys)).url, **LAPTOP)
+    page = opened(served(reviewers_file=str(reviewers_file(tmp_path))).url, **LAPTOP)
     page.watch.expects_errors = True
     page.route("**/v1/review", lambda route: route.fulfill(status=500, json={"title": "Broken"}))
     sign_in(page, "ann", "the-token-of-ann")
