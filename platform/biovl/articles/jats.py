@@ -13,6 +13,7 @@ from lxml import etree
 from biovl.articles import licenses, text
 from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
+from biovl.articles.credits import is_legend
 from biovl.articles.floats import move_floats, put_captions_in_figures
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
@@ -289,7 +290,7 @@ def _described(descriptions: list[etree._Element], label: str) -> str | None:
 
 def _is_legend(part: etree._Element) -> bool:
     if part.tag == "attrib":
-        return part.getparent().tag == "fig" and licenses.is_legend(plain(part))
+        return part.getparent().tag == "fig" and is_legend(plain(part))
     return part.tag in ("p", "list", "legend", "statement")
 
 

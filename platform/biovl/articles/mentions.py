@@ -31,7 +31,7 @@ _INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=
 _NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
 # The last number of "A1–3".
 _SAME_LETTER = re.compile(rf"\s?[{_DASH}]\s?(\d{{1,2}})(?![\w.])")
-CODED = re.compile(
+NUMBERED = re.compile(
     r"(?!E1\d|P\d|T[12])"
     rf"(?=[A-RT-Z]1?\d(?:(?:\s?[{_DASH},]\s?(?:and\s)?|\s(?:and|to)\s)[A-RT-Z]?1?\d){{0,8}}"
     r"\s?(?:[)\];]|\Z))"
@@ -162,7 +162,7 @@ def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
         inside = _INSIDE.match(reference, end)
         if inside is None:
             continue
-        is_direct = not inside["apart"] or CODED.match(reference, inside.end()) is not None
+        is_direct = not inside["apart"] or NUMBERED.match(reference, inside.end()) is not None
         stop = _read_list(found, reference, inside.end(), number, is_direct=is_direct)
         if found.labels:
             return number, stop
@@ -185,7 +185,7 @@ def _read_behind_number(found: _Panels, after: str, number: str) -> None:
     if named is not None:
         _read_list(found, after, named.end(), number)
         return
-    if after.startswith(", ") and CODED.match(after, 2):
+    if after.startswith(", ") and NUMBERED.match(after, 2):
         _read_list(found, after, 2, number, is_direct=True)
         return
     start = len(after) - len(after.lstrip(" ,\xa0" + _DASH))

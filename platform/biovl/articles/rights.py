@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from biovl.articles.content import License
-from biovl.articles.licenses import RESERVED, allowed_by, is_of_others
+from biovl.articles.credits import is_of_others
+from biovl.articles.licenses import RESERVED, allowed_by
 from biovl.core.records import LicenseGroup
 
 RETRACTED = "retracted"

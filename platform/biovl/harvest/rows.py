@@ -9,6 +9,7 @@ from typing import Any
 
 from biovl.articles import licenses
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
+from biovl.articles.credits import is_of_others
 from biovl.articles.graphics import FileLookup
 from biovl.articles.jats import read_article
 from biovl.core.errors import StorageError
@@ -222,7 +223,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
                 phash=found.phash if found else None,
                 group_id=figure.group_id,
                 extra_columns=figure.extra_columns,
-                third_party=licenses.is_of_others(figure.caption, figure.credit, content.authors),
+                third_party=is_of_others(figure.caption, figure.credit, content.authors),
                 defect=image.defect or (None if figure.caption else NO_CAPTION),
                 defect_detail=image.detail,
             )

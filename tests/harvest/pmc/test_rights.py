@@ -4,6 +4,7 @@ import pytest
 
 from biovl.articles import licenses
 from biovl.articles.content import License
+from biovl.articles.credits import is_of_others
 from biovl.core.records import Article, Figure
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import Package, SourceMetadata
@@ -100,7 +101,7 @@ def test_retracted_by_the_source_or_by_the_article(
 
 
 @pytest.mark.parametrize(
-    ("caption", "is_of_others"),
+    ("caption", "of_others"),
     [
         ("CT of the chest. Reproduced from [12] with permission.", True),
         ("Adapted from Smith et al. 2019.", True),
@@ -114,8 +115,8 @@ def test_retracted_by_the_source_or_by_the_article(
         ("Permission was obtained.", False),
     ],
 )
-def test_captions_that_credit_others(caption: str, is_of_others: bool) -> None:
-    assert licenses.is_of_others(caption, None) == is_of_others
+def test_captions_that_credit_others(caption: str, of_others: bool) -> None:
+    assert is_of_others(caption, None) is of_others
 
 
 def test_a_credit_inside_a_graphic_counts() -> None:

@@ -10,7 +10,7 @@ import re
 from biovl.articles.citances import patterns
 from biovl.articles.citances.labels import Item, labels_between, names_of, panel_at, places_in
 from biovl.articles.citances.patterns import CLOSED, CONTINUES, DASH
-from biovl.articles.mentions import CODED
+from biovl.articles.mentions import NUMBERED
 
 _MAX_RANGE = 30
 _NEAR = 4
@@ -287,7 +287,7 @@ class ListReader:
         """
         position = apart.end()
         sign = apart["sign"].strip()
-        if sign == "," and is_first and not self.is_plural and CODED.match(self.text, position):
+        if sign == "," and is_first and not self.is_plural and NUMBERED.match(self.text, position):
             return self._label(position, None, is_direct=True) or end
         label = patterns.LABEL.match(self.text, position)
         if label is None or (len(label["label"]) > 1 and not label["open"]):
