@@ -248,6 +248,7 @@ class Client:
 
         Raises:
             RequestRefused: If the figure does not exist, or its image is unavailable or withheld.
+            BiovlError: If another server, such as a proxy with its sign-in page, has answered.
         """
         size = "thumbnail" if thumbnail else "image"
         answer = self._sent("GET", f"/v1/figures/{quote(figure_id, safe='')}/{size}")
@@ -257,6 +258,8 @@ class Client:
                 "(/readyz says why)",
                 stacklevel=2,
             )
+        if not answer.headers.get("content-type", "").startswith("image/"):
+            raise _of_another_server(answer, "an image")
         return answer.content
 
     def models(self) -> dict[str, Any]:
@@ -363,12 +366,16 @@ def _decoded(answer: httpx.Response) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        kind = answer.headers.get("content-type", "an unknown type")
-        raise BiovlError(
-            f"{answer.url} answers with {kind} instead of JSON: is this the address of the search "
-            f"service? It begins with {answer.text[:200]!r}"
-        )
+        raise _of_another_server(answer, "JSON")
     return found
+
+
+def _of_another_server(answer: httpx.Response, expected: str) -> BiovlError:
+    kind = answer.headers.get("content-type", "an unknown type")
+    return BiovlError(
+        f"{answer.url} answers with {kind} instead of {expected}: is this the address of the "
+        f"search service? It begins with {answer.text[:200]!r}"
+    )
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:

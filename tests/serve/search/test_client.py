@@ -173,6 +173,12 @@ def test_an_answer_that_is_not_of_the_service_is_named(
         answering(iter([httpx.Response(200, **answer)]), monkeypatch).search("x")
 
 
+def test_a_page_in_place_of_an_image_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = httpx.Response(200, html="<p>Sign in</p>")
+    with pytest.raises(BiovlError, match="instead of an image"):
+        answering(iter([page]), monkeypatch).image("PMC1_f1")
+
+
 def test_a_problem_of_the_service_itself_is_not_asked_again(address: str) -> None:
     class Broken(SmallEngine):
         asked = 0
