@@ -121,7 +121,7 @@ def _whole(phrase: str) -> re.Pattern[str]:
 
 
 def _is_denied(caption: str, start: int) -> bool:
-    before = caption[max(0, start - MAX_REACH_CHARS) : start]
-    ends = [match.end() for match in _CLAUSE_END.finditer(before)]
-    clause = before[ends[-1] :] if ends else before
-    return _NEGATION.search(clause) is not None
+    # Positions, not slices: the "no" of "amino" is no word if the reach begins within it.
+    reach = max(0, start - MAX_REACH_CHARS)
+    ends = [match.end() for match in _CLAUSE_END.finditer(caption, reach, start)]
+    return _NEGATION.search(caption, ends[-1] if ends else reach, start) is not None

@@ -81,6 +81,8 @@ from tests.serve.search.small_engine import (
         ("pneumoniae", False),
         ("bronchopneumonia", False),
         ("notable pneumonia", True),
+        # The reach of a negation, 60 characters, begins within "amino".
+        (f"Amino {'a' * 56} pneumonia", True),
         ("", False),
     ],
 )
