@@ -128,7 +128,7 @@ class Client:
             "embedding": None if embedding is None else _finite(embedding),
         }
         parts = {name: value for name, value in body.items() if value is not None}
-        return self._posted("/v1/search", {**parts, "k": k, **options})
+        return self._posted("/v1/search", {**parts, "k": k, **options}, "results")
 
     def search_all(self, text: str | None = None, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield the figures of all pages, up to the service's limit; arguments as in ``search``."""
@@ -169,7 +169,7 @@ class Client:
             body["benchmark"] = benchmark
         if templates is not None:
             body["templates"] = _several("templates", templates)
-        answer = self._posted("/v1/classify", body)
+        answer = self._posted("/v1/classify", body, "results")
         return [result["classes"] for result in answer["results"]]
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
@@ -228,7 +228,7 @@ class Client:
                 if isinstance(classes, Mapping)
                 else _several("classes", classes)
             )
-        return self._posted("/v1/proxy", body)
+        return self._posted("/v1/proxy", body, "votes")
 
     def figure(self, figure_id: str) -> dict[str, Any]:
         """Return the metadata of a figure.
@@ -237,7 +237,7 @@ class Client:
             RequestRefused: If the figure does not exist.
         """
         path = f"/v1/figures/{quote(figure_id, safe='')}"
-        figure: dict[str, Any] = _decoded(self._sent("GET", path))["figure"]
+        figure: dict[str, Any] = _decoded(self._sent("GET", path), "figure")["figure"]
         return figure
 
     def image(self, figure_id: str, *, thumbnail: bool = False) -> bytes:
@@ -264,7 +264,7 @@ class Client:
 
     def models(self) -> dict[str, Any]:
         """Return the served model and index, with the index's measured recall."""
-        return _decoded(self._sent("GET", "/v1/models"))
+        return _decoded(self._sent("GET", "/v1/models"), "data")
 
     def close(self) -> None:
         """Close the connection."""
@@ -278,7 +278,7 @@ class Client:
 
     def _embedded(self, inputs: Sequence[Mapping[str, Any]]) -> np.ndarray:
         body = {"input": list(inputs), "encoding_format": "base64"}
-        answer = self._posted("/v1/embeddings", body)
+        answer = self._posted("/v1/embeddings", body, "data")
         truncated = answer.get("truncated")
         if truncated:
             numbers = ", ".join(map(str, truncated[:5])) + (", …" if len(truncated) > 5 else "")
@@ -290,8 +290,8 @@ class Client:
         rows = [base64.b64decode(item["embedding"]) for item in answer["data"]]
         return np.stack([np.frombuffer(row, "<f4") for row in rows])
 
-    def _posted(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return _decoded(self._sent("POST", path, json=body))
+    def _posted(self, path: str, body: Mapping[str, Any], member: str) -> dict[str, Any]:
+        return _decoded(self._sent("POST", path, json=body), member)
 
     def _sent(self, method: str, path: str, **body: Any) -> httpx.Response:
         """Send a request, with retries: all requests are idempotent."""
@@ -355,18 +355,18 @@ def _may_pass(answer: httpx.Response) -> bool:
     return "Retry-After" in answer.headers or (may_pass and not is_own)
 
 
-def _decoded(answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of a response.
+def _decoded(answer: httpx.Response, member: str) -> dict[str, Any]:
+    """Return the JSON object of a response, which has a member.
 
     Raises:
-        BiovlError: If it is none: another server, or the sign-in page of a proxy, has answered.
+        BiovlError: If it is no such object: another server, or the sign-in page of a proxy, has answered.
     """
     try:
         found = answer.json()
     except ValueError:
         found = None
-    if not isinstance(found, dict):
-        raise _of_another_server(answer, "JSON")
+    if not isinstance(found, dict) or member not in found:
+        raise _of_another_server(answer, f"a JSON object with {member!r}")
     return found
 
 

@@ -165,12 +165,24 @@ def test_a_404_of_the_service_or_of_another_server_is_not_asked_again(
             answering(iter([answer]), monkeypatch).search("x")
 
 
-@pytest.mark.parametrize("answer", [{"text": "<html>Sign in</html>"}, {"json": ["a", "list"]}])
+@pytest.mark.parametrize(
+    "answer",
+    [{"text": "<html>Sign in</html>"}, {"json": ["a", "list"]}, {"json": {"status": "running"}}],
+)
 def test_an_answer_that_is_not_of_the_service_is_named(
     answer: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BiovlError, match="instead of JSON: is this the address"):
-        answering(iter([httpx.Response(200, **answer)]), monkeypatch).search("x")
+    client = answering(iter([httpx.Response(200, **answer)] * 6), monkeypatch)
+    for ask in (
+        lambda: client.search("x"),
+        lambda: client.classify([b""], ["a", "b"]),
+        lambda: client.embed_texts(["x"]),
+        lambda: client.compare(b""),
+        lambda: client.figure("PMC1_f1"),
+        client.models,
+    ):
+        with pytest.raises(BiovlError, match="instead of a JSON object with '.*: is this the addr"):
+            ask()
 
 
 def test_a_page_in_place_of_an_image_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
