@@ -161,6 +161,17 @@ def test_filters_are_those_of_the_index_and_narrow_the_search(opened: Opened, ad
     page.wait_for_selector("text=24 shown of 36 figures")
 
 
+def test_values_of_a_filter_are_in_the_order_of_their_counts(opened: Opened, address: str) -> None:
+    page = opened("about:blank")
+    page.home = address
+    facets = '{"label": {"grade": 9, "3": 5, "1": 7, "": 2}}'
+    page.route("**/v1/facets", lambda route: route.fulfill(json=json.loads(facets)))
+    page.goto(address)
+    page.wait_for_selector("#filters legend")
+    values = page.locator("#filters .choice .count").all_inner_texts()
+    assert values == ["9", "7", "5", "2"]
+
+
 def test_a_year_counts_that_is_typed_just_before_the_search(opened: Opened, address: str) -> None:
     page = opened(address + "?q=circle")
     captions(page)

@@ -63,7 +63,9 @@ export function conditions(filter) {
 }
 
 function choices(field, counts, chosen, change) {
-  const values = [...new Set([...Object.keys(counts), ...chosen])];
+  // Names of digits come first in an object, whatever their place in the answer.
+  const frequent = Object.keys(counts).sort((a, b) => counts[b] - counts[a]);
+  const values = [...new Set([...frequent, ...chosen])];
   const rows = values.map((value) =>
     el(
       "label",
