@@ -207,6 +207,28 @@ def test_an_answer_of_another_server_is_told(opened: Opened, address: str) -> No
     page.wait_for_selector("#results .card:not(.skeleton)")
 
 
+def test_a_page_in_place_of_an_image_is_not_kept(
+    opened: Opened, guarded_address: str, api_key: str
+) -> None:
+    page = opened(guarded_address)
+    page.watch.expects_errors = True
+    page.fill("#key", api_key)
+    page.press("#key", "Enter")
+    page.wait_for_selector("#filters fieldset")
+    thumbnails = "**/v1/figures/*/thumbnail"
+    page.route(
+        thumbnails, lambda route: route.fulfill(content_type="text/html", body="<p>Sign in</p>")
+    )
+    page.fill("#q", "red circle")
+    page.press("#q", "Enter")
+    page.wait_for_selector("#results .no-image")
+    page.unroute(thumbnails)
+    page.fill("#q", "red ring")
+    page.press("#q", "Enter")
+    until(page, "document.querySelector('#results img')?.naturalWidth === 48")
+    assert page.locator("#results .no-image").count() == 0
+
+
 def test_an_answer_whose_connection_ends_within_it_is_told(opened: Opened, address: str) -> None:
     page = opened(address)
     page.wait_for_selector("text=36 figures")

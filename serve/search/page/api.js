@@ -47,16 +47,19 @@ const pause = (seconds, signal) =>
     });
   });
 
+/** An answer that is not of the service. */
+function ofAnotherServer() {
+  const detail = "A page came instead of data. If there is a sign-in in front of the service, load this page again to sign in.";
+  return new Problem({ status: 200, title: "Something else has answered", detail });
+}
+
 /** Waits for an answer, or a part of one; what stands in its place becomes a problem. */
 async function arrived(waited) {
   try {
     return await waited;
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (error.name === "SyntaxError") {
-      const detail = "A page came instead of data. If there is a sign-in in front of the service, load this page again to sign in.";
-      throw new Problem({ status: 200, title: "Something else has answered", detail });
-    }
+    if (error.name === "SyntaxError") throw ofAnotherServer();
     throw new Problem(
       navigator.onLine
         ? { status: 0, title: "The service does not answer", detail: "It may be restarting. Nothing of your query is lost." }
@@ -93,7 +96,9 @@ const blobs = new Map();
 async function blobOf(url) {
   const response = await arrived(fetch(url, { headers: headersFor(url) }));
   if (!response.ok) throw await problemOf(response);
-  return URL.createObjectURL(await response.blob());
+  const blob = await arrived(response.blob());
+  if (!blob.type.startsWith("image/")) throw ofAnotherServer();
+  return URL.createObjectURL(blob);
 }
 
 /** Where an image of the service is. A proxy that removes a prefix of the path is not in its address. */
@@ -103,7 +108,11 @@ export const imageAddress = (path) => address(path.slice(Math.max(0, path.indexO
 export async function imageSource(path) {
   const url = imageAddress(path);
   if (!apiKey()) return url.href;
-  if (!blobs.has(url.href)) blobs.set(url.href, blobOf(url));
+  if (!blobs.has(url.href)) {
+    const source = blobOf(url);
+    blobs.set(url.href, source);
+    source.catch(() => blobs.delete(url.href));
+  }
   if (blobs.size > 300) {
     const [oldest, source] = blobs.entries().next().value;
     blobs.delete(oldest);
