@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from biovl.concepts.taxonomy import Taxonomy
 from biovl.concepts.votes import ReviewVote
 from serve.review.concepts import Cluster, order
-from serve.review.store import State, states_of
+from serve.review.store import State, is_counted, states_of
 from serve.review.tables import answered, reservations, skips, votes
 from serve.review.ties import TieList
 
@@ -88,22 +88,22 @@ class ReviewerState:
 
 
 def reviewer_state(
-    connection: Connection, clusters: Mapping[int, Cluster], rules: Rules, reviewer: str
+    connection: Connection,
+    clusters: Mapping[int, Cluster],
+    rules: Rules,
+    reviewer: str,
+    taxonomy: Taxonomy,
 ) -> ReviewerState:
     """Return the current state of the database for one reviewer."""
     keys = {one.cluster_id: one.key for one in clusters.values()}
     own: dict[int, bool] = {}
     practised: set[int] = set()
-    for row in connection.execute(
-        sa.select(votes.c.cluster_id, votes.c.key, votes.c.practice, votes.c.is_again).where(
-            votes.c.reviewer == reviewer
-        )
-    ):
+    for row in connection.execute(votes.select().where(votes.c.reviewer == reviewer)):
         if keys.get(row.cluster_id) != row.key:
             continue
         if row.practice:
             practised.add(row.cluster_id)
-        else:
+        elif is_counted(row, taxonomy):
             own[row.cluster_id] = row.is_again
     skipped: dict[int, float] = {}
     passed: dict[int, float] = {}

@@ -208,7 +208,9 @@ class Desk:
         return {one.cluster_id: one.key for one in self.concepts.clusters.values()}
 
     def _standing(self, connection: Connection, reviewer: str) -> ReviewerState:
-        return assignment.reviewer_state(connection, self.concepts.clusters, self.rules, reviewer)
+        return assignment.reviewer_state(
+            connection, self.concepts.clusters, self.rules, reviewer, self.taxonomy
+        )
 
     def _check_place(self, vote: ReviewVote, now: ReviewerState) -> None:
         if vote.practice:

@@ -92,6 +92,11 @@ def _counts(rows: Sequence[Any], taxonomy: Taxonomy) -> dict[str, Any]:
     }
 
 
+def is_counted(row: Any, taxonomy: Taxonomy) -> bool:
+    """Return whether a row of ``votes`` counts: the taxonomy may have changed since."""
+    return bool(countable([_vote(row)], taxonomy)[0])
+
+
 def count_again(connection: Connection, taxonomy: Taxonomy) -> None:
     """Count the votes of all clusters again, as the taxonomy may have changed."""
     found: dict[tuple[int, str], list[Any]] = {}

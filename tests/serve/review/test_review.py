@@ -378,6 +378,24 @@ def test_another_taxonomy_makes_ties_of_the_names_that_it_lacks(tmp_path: Path) 
     assert done["progress"]["overall"]["ties"] == 0
 
 
+def test_a_vote_whose_names_the_taxonomy_lost_is_asked_for_again(tmp_path: Path) -> None:
+    folder = publish_concepts(tmp_path / "concepts", clusters=1)
+    names = ("ann", "bob")
+    for name in names:
+        one = Reviewer(review(folder, votes_per_cluster=2), name)
+        one.vote(one.take(), global_concepts=["Maps"], local_concepts=["map"])
+    own = tmp_path / "own.yaml"
+    own.write_text("concepts: {Charts of land: [atlas], PCR: [gel]}")
+    app = review(folder, votes_per_cluster=2, taxonomy=str(own), clusters_per_reviewer=1)
+    for name in names:
+        one = Reviewer(app, name)
+        sheet = one.take()
+        assert (sheet["kind"], sheet["answers"]["global_concepts"]) == ("vote", ["Maps"])
+        done = one.vote(sheet, global_concepts=["PCR"], local_concepts=["gel"]).json()
+        assert one.next()["cluster"] is None
+    assert done["progress"]["overall"]["complete"] == 1
+
+
 def test_a_tie_that_outlived_a_second_look_is_asked_for_again_where_a_list_has_it(
     tmp_path: Path,
 ) -> None:
