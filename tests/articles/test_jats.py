@@ -490,6 +490,22 @@ def test_members_of_a_group_have_its_caption_before_their_own() -> None:
     assert [len(f.mentions) for f in content.figures] == [1, 1]
 
 
+def test_the_image_of_a_group_belongs_to_its_captions_in_all_languages() -> None:
+    content = article(
+        "<fig-group id='g'><fig xml:lang='pt'><caption><p>Forno.</p></caption></fig>"
+        "<fig xml:lang='en'><caption><p>Oven.</p></caption></fig><alternatives>"
+        "<graphic xlink:href='a.tif'/><graphic xlink:href='a.thumbnail.jpg'/></alternatives></fig-group>"
+        # Of several images it is unknown which figure they are of.
+        "<fig-group id='h'><fig id='x'/><graphic xlink:href='1'/><graphic xlink:href='2'/></fig-group>"
+    )
+    image = Graphic(["a.tif"], ["a.thumbnail.jpg"])
+    assert [(f.caption, f.graphics) for f in content.figures] == [
+        ("Forno.", [image]),
+        ("Oven.", [image]),
+        ("", []),
+    ]
+
+
 def test_a_supplement_inside_a_figure_keeps_its_own_caption_and_graphic() -> None:
     content = article(
         "<fig id='f1'><label>Figure 1.</label><caption><p>Parent.</p></caption><graphic xlink:href='p'/>"

@@ -170,8 +170,10 @@ def _content(article: etree._Element) -> ArticleContent:
     mentions = cited_figures(article, places)
     language = article.get(_XML_LANG)
     shared = _shared_texts(places)
+    groups = {place.group for place in places if place.group is not None}
+    group_images = {group: _images(group) for group in groups}
     figures = [
-        _figure(place, found, language, shared)
+        _figure(place, found, language, shared, group_images.get(place.group, []))
         for place, found in zip(places, mentions, strict=True)
     ]
     return ArticleContent(
@@ -216,6 +218,7 @@ def _figure(
     mentions: list[Mention],
     language: str | None,
     shared: dict[etree._Element, list[str]],
+    group_images: list[Graphic],
 ) -> FigureContent:
     figure = place.figure
     marked = "\n".join(filter(None, _captions(place, language, shared)))
@@ -225,6 +228,9 @@ def _figure(
         stated = _LABEL_IN_CAPTION.match(caption)
         label = stated[0].rstrip(" .:") if stated else ""
     graphics = _graphics(figure)
+    # SciELO publishes one image per group, whose figures are its caption in several languages.
+    if not graphics and len(group_images) == 1:
+        graphics = group_images
     permissions = figure.find("permissions")
     credit = "\n".join(
         filter(
@@ -316,8 +322,24 @@ def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
 
 def _graphics(figure: etree._Element) -> list[Graphic]:
     """Return the published images of a figure, in order."""
+    images = _images(figure)
+    if not images:
+        inner = [
+            graphic
+            for graphic in figure.iter("graphic")
+            if next(graphic.iterancestors("caption", "table-wrap"), None) is None
+        ]
+        images = [Graphic([href]) for graphic in inner if (href := graphic.get(_HREF))]
+    if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
+        # bioRxiv's packages name the file by this id, not by the href.
+        images[0].hrefs.append(f"{highwire}.large")
+    return images
+
+
+def _images(element: etree._Element) -> list[Graphic]:
+    """Return the images that are children of a figure or group."""
     images: list[Graphic] = []
-    for child in figure:
+    for child in element:
         if child.tag == "alternatives":
             found = [graphic for graphic in child.iter("graphic") if graphic.get(_HREF)]
             images.append(
@@ -330,16 +352,6 @@ def _graphics(figure: etree._Element) -> list[Graphic]:
             child.tag == "media" and child.get("mimetype", "").lower() == "image"
         ):
             images.append(Graphic([href] if (href := child.get(_HREF)) else []))
-    if not images:
-        inner = [
-            graphic
-            for graphic in figure.iter("graphic")
-            if next(graphic.iterancestors("caption", "table-wrap"), None) is None
-        ]
-        images = [Graphic([href]) for graphic in inner if (href := graphic.get(_HREF))]
-    if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
-        # bioRxiv's packages name the file by this id, not by the href.
-        images[0].hrefs.append(f"{highwire}.large")
     return images
 
 

@@ -53,7 +53,7 @@ _HINTS = {
 }
 """Advice by source for a harvest without usable figures."""
 
-FORMAT = 8
+FORMAT = 9
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
