@@ -790,6 +790,20 @@ def test_a_link_from_a_sign_has_the_panels_around_it() -> None:
     assert [reference.panels for reference in mention.refs] == cited
 
 
+def test_a_reference_in_a_reference_to_the_same_figure_is_none_of_its_own() -> None:
+    content = article(
+        "<p>See <xref rid='f'>Figure <xref rid='f'>3</xref></xref>A,B and "
+        "<xref rid='f g'>Figures <xref rid='f'>3</xref>C and <xref rid='g'>4</xref></xref>D.</p>"
+        "<fig id='f'><label>Figure 3</label></fig><fig id='g'><label>Figure 4</label></fig>"
+    )
+    cited = [
+        [(m.text[r.start : r.end], r.panels) for m in f.mentions for r in m.refs]
+        for f in content.figures
+    ]
+    both = ("Figures 3C and 4", [])
+    assert cited == [[("Figure 3", ["A", "B"]), both, ("3", ["C"])], [both, ("4", ["D"])]]
+
+
 def test_a_reference_to_a_figure_in_two_languages_names_panels_of_both() -> None:
     content = article(
         "<p>(<xref rid='g'>Figura 1A</xref>) <xref rid='h'>Figs 2A</xref></p>"

@@ -164,8 +164,10 @@ def _references_to(
             for name in names.split()
             for index in targets.get((scope, name)) or targets.get((None, name)) or ()
         ]
-        if found:
-            cited[xref] = list(dict.fromkeys(found))
+        figures = list(dict.fromkeys(found))
+        # The American Chemical Society links "Figure 3", and once more the number in it.
+        if figures and cited.get(next(xref.iterancestors("xref"), None)) != figures:
+            cited[xref] = figures
     return cited
 
 
