@@ -114,6 +114,18 @@ def test_a_plain_clip_gives_single_towers_too(tmp_path):
     assert torch.equal(other.text.text_projection, plain.text_projection)
 
 
+@pytest.mark.parametrize("setting", ["weights", "text_weights"])
+def test_longclips_two_tables_of_text_positions_are_one(tmp_path, setting):
+    text = {**NATIVE_TEXT, "context_length": 24}
+    stock_model = stock.CLIP(24, VISION, text)
+    state = stock_model.state_dict()
+    state["positional_embedding_res"] = torch.ones(24, 32)
+    loaded = build(text_cfg=text, **{setting: write(state, tmp_path / "longclip.pt")})
+    positions = loaded.text.positional_embedding
+    assert torch.equal(positions[:20], state["positional_embedding"][:20])
+    assert torch.equal(positions[20:], torch.ones(4, 32))
+
+
 def test_another_image_size_interpolates_position_embeddings(tmp_path):
     trained = build(seed=2)
     path = write(trained.state_dict(), tmp_path / "model.pt")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 
+import torch
 from open_clip.convert import convert_state_dict
 from open_clip.model import (
     CustomTextCLIP,
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 ENOUGH = 0.99
 """Minimum fraction of a tower's tensors, and of its parameters, that a file must hold."""
+
+_LONGCLIP_FIRST = 20
+"""Text positions that LongCLIP keeps from CLIP."""
 
 # Not in a backbone's file: the projection into the common space belongs to the two-tower model.
 _IMAGE_HEADS = ("head.", "proj")
@@ -48,7 +52,7 @@ def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") ->
     Raises:
         ArtifactError: If there is nothing to read, or it matches less than 99 % of the model.
     """
-    state = read(source, WHOLE, architecture=architecture)
+    state = _with_joined_positions(read(source, WHOLE, architecture=architecture))
     state = convert_state_dict(model, state)
     if "positional_embedding" in state:
         state = convert_to_custom_text_state_dict(state)
@@ -87,7 +91,7 @@ def load_text_tower(text: nn.Module, source: str, *, architecture: str = "") -> 
     The projection into the common space is loaded if the file has it in the same shape.
     The arguments and errors are those of ``load_model``.
     """
-    state = read(source, TOWER, architecture=architecture)
+    state = _with_joined_positions(read(source, TOWER, architecture=architecture))
     # Checkpoints converted from TensorFlow use its names for the scale and shift of a norm.
     state = {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
@@ -101,6 +105,21 @@ def load_text_tower(text: nn.Module, source: str, *, architecture: str = "") -> 
     best = _best(text, ways)
     _fit_text_positions(best, text, "positional_embedding")
     _load(text, best, source, optional=_TEXT_HEADS)
+
+
+def _with_joined_positions(state: State) -> State:
+    """Return a state in which the two tables of text positions of LongCLIP are one.
+
+    Source: Zhang et al. 2024, arXiv:2403.15378, whose model reads the first positions, which are
+    not trained, from ``positional_embedding``, and the others from the second table.
+    """
+    others = state.get("positional_embedding_res")
+    if others is None:
+        return state
+    first = state["positional_embedding"][:_LONGCLIP_FIRST]
+    joined = torch.cat([first, others[_LONGCLIP_FIRST:]])
+    kept = {name: tensor for name, tensor in state.items() if tensor is not others}
+    return {**kept, "positional_embedding": joined}
 
 
 def _renamed(state: Mapping[str, Tensor], strip: str, add: str) -> State:
