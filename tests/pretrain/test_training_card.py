@@ -134,6 +134,19 @@ def test_the_licence_is_no_freer_than_the_data(licenses, spdx, name) -> None:
     assert found["pipeline_tag"] == "zero-shot-image-classification"
 
 
+def test_the_licence_of_a_fork_is_no_freer_than_the_data_of_the_runs_before() -> None:
+    entry = {
+        **{"run": "s3://bucket/first", "step": 20, "pairs": 640, "checkpoint_sha256": "c" * 64},
+        **{"changed": [], "seen_val": 0, "corpora": ["s3://bucket/corpus", "s3://old/private"]},
+    }
+    own = {**entry, "corpora": ["s3://bucket/corpus"]}
+    assert front_matter(card(stats=stats(BY), lineage=[own]))["license"] == "cc-by-4.0"
+    text = card(stats=stats(BY), lineage=[entry])
+    assert front_matter(text)["license"] == "other"
+    assert "trained on `private` before, whose terms hold, too" in text
+    assert "s3://old" not in text
+
+
 def test_data_that_is_not_free_is_named_plainly() -> None:
     text = card()
     assert "* 30 (30.0%) may be used for **noncommercial purposes only**." in text

@@ -13,6 +13,7 @@ from biovl.core.markdown import percent, table
 from biovl.models.builders.open_clip import Described
 from biovl.pretrain.card_sections import (
     data_sections,
+    earlier_corpora,
     hub_license,
     lineage_section,
     rollbacks_section,
@@ -93,8 +94,9 @@ def model_card(
         changed: Settings that changed during the run; see ``changes``.
         name: Title of the card.
     """
+    earlier = earlier_corpora(config, lineage)
     sections = [
-        front_matter(stats, name),
+        front_matter(stats, name, earlier),
         f"# {name}",
         _what(model),
         _loading(model),
@@ -103,26 +105,27 @@ def model_card(
         _training(config, mixture, rows, hardware, code),
         rollbacks_section(rollbacks),
         lineage_section(lineage, changed),
-        data_sections(config, mixture, stats, fingerprints),
+        data_sections(config, mixture, stats, fingerprints, earlier),
         _LIMITS.format(data=_OWN_IMAGES if origin(stats) == "own" else _ARTICLES),
         _settings(config),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def front_matter(stats: Mapping[str, Any], name: str) -> str:
+def front_matter(stats: Mapping[str, Any], name: str, earlier: Sequence[str] = ()) -> str:
     """Return the YAML metadata of a model card, with its delimiters.
 
     Args:
         stats: ``stats.json`` of the corpus: ``licenses`` and ``license_groups`` are read.
         name: Title of the card.
+        earlier: Corpora that the weights were trained on before; see ``earlier_corpora``.
     """
     values: dict[str, Any] = {
         "library_name": "open_clip",
         "pipeline_tag": "zero-shot-image-classification",
         "language": ["en"],
         "tags": ["biology", "medical", "clip", "image-text"],
-        **hub_license(stats),
+        **hub_license(stats, earlier),
         "model_name": name,
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"

@@ -127,10 +127,21 @@ def _changes(changed: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
-    """Return the Hub's licence fields: the licence of the data, or ``other`` if it is mixed."""
+def earlier_corpora(
+    config: PretrainConfig, lineage: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the corpora that the runs that a run descends from trained on, and it does not."""
+    known = lineage[-1].get("corpora", ()) if lineage else ()
+    return tuple(uri for uri in known if uri not in config.corpora)
+
+
+def hub_license(stats: Mapping[str, Any], earlier: Sequence[str] = ()) -> dict[str, str]:
+    """Return the Hub's licence fields: the licence of the data, or ``other`` if it is mixed.
+
+    The licences of earlier corpora are in the cards of their runs: they count as others.
+    """
     licenses = {row["license"] for row in stats["licenses"]}
-    if licenses and licenses <= set(_FREE):
+    if licenses and licenses <= set(_FREE) and not earlier:
         # CC BY requires attribution; if all data is CC0, none is required.
         return {"license": max(licenses, key=_FREE.index).lower()}
     groups = {row["license_group"] for row in stats["license_groups"]}
@@ -173,6 +184,7 @@ def data_sections(
     mixture: Mixture,
     stats: Mapping[str, Any],
     fingerprints: Sequence[str],
+    earlier: Sequence[str] = (),
 ) -> str:
     """Return descriptions of the data and its licences, with a warning if some are restricted."""
     rows = [
@@ -198,7 +210,7 @@ def data_sections(
 
 ## Licences of the data
 
-{_warning(stats)}
+{_earlier_terms(earlier)}{_warning(stats)}
 
 {table(["licence", "group", "articles or records", "images"], rows)}"""
 
@@ -220,6 +232,17 @@ def _corpora(mixture: Mixture, fingerprints: Sequence[str]) -> str:
 corpus. Scores are of val of the first one.
 
 {table(heads, rows)}"""
+
+
+def _earlier_terms(earlier: Sequence[str]) -> str:
+    """Return a paragraph on the terms of earlier corpora; empty if there are none."""
+    names = ", ".join(f"`{uri.rstrip('/').rpartition('/')[2]}`" for uri in earlier)
+    return (
+        f"The weights were trained on {names} before, whose terms hold, too: they are in the cards "
+        "of the earlier runs. What follows is about the data of this run alone.\n\n"
+        if earlier
+        else ""
+    )
 
 
 def _warning(stats: Mapping[str, Any]) -> str:
