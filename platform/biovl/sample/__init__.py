@@ -4,24 +4,8 @@ Nothing is downloaded and no text is copied. Captions describe what their images
 small model can learn from them; the JATS contains the structures that are hard to parse.
 """
 
-from typing import TYPE_CHECKING, Any
+from biovl.core import lazy
 
-if TYPE_CHECKING:
-    from biovl.sample.damaged import make_damaged_packages
-    from biovl.sample.packages import make_packages
-
-__all__ = ["make_damaged_packages", "make_packages"]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: settings of a detector name the kinds of figures drawn here, and need
-    # no Matplotlib.
-    if name == "make_damaged_packages":
-        from biovl.sample.damaged import make_damaged_packages
-
-        return make_damaged_packages
-    if name == "make_packages":
-        from biovl.sample.packages import make_packages
-
-        return make_packages
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Settings of a detector name the kinds of figures drawn here, and need no Matplotlib.
+make_packages = lazy.function("biovl.sample.packages:make_packages")
+make_damaged_packages = lazy.function("biovl.sample.damaged:make_damaged_packages")

@@ -28,7 +28,6 @@ def survival(topic: Topic, rng: Rng) -> PanelContent:
 
     result = "is shorter" if differ else "does not differ"
     return PanelContent(
-        "survival",
         plot_pixels(draw),
         f"Survival {result} with high <italic>{topic.gene}</italic>",
         f"Kaplan–Meier curves of overall survival in {topic.disease} by <italic>{topic.gene}"
@@ -54,7 +53,6 @@ def roc(topic: Topic, rng: Rng) -> PanelContent:
 
     grade = {1.15: "barely", 2.2: "moderately", 5.0: "well", 14.0: "almost perfectly"}[power]
     return PanelContent(
-        "roc",
         plot_pixels(draw),
         f"{topic.marker} separates patients with {topic.disease} from controls {grade}",
         f"receiver operating characteristic curve of {topic.marker} ({colour.name} line; dashed, "
@@ -83,7 +81,6 @@ def forest(topic: Topic, rng: Rng) -> PanelContent:
 
     side = "left" if helps else "right"
     return PanelContent(
-        "forest",
         plot_pixels(draw),
         f"{topic.drug.capitalize()} {'lowers' if helps else 'raises'} mortality in {topic.disease}",
         f"forest plot of {count(studies)} studies of {topic.drug} in {topic.disease}",
@@ -119,7 +116,6 @@ def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
             axes.annotate("", (x, 0.23), (0.5, 0.47), arrowprops={"arrowstyle": "->"})
 
     return PanelContent(
-        "flow_diagram",
         plot_pixels(draw, BARE),
         f"Participants of the trial of {topic.drug} in {topic.disease}",
         f"flow diagram of the trial with {count(arms)} arms ({fill[0]} boxes)",
@@ -158,7 +154,6 @@ def electrocardiogram(topic: Topic, rng: Rng) -> PanelContent:
         axes.text(0.05, 1.5, lead, fontsize=9)
 
     return PanelContent(
-        "electrocardiogram",
         plot_pixels(draw, BARE),
         f"{words.capitalize()} in a patient with {topic.disease}",
         f"electrocardiogram (lead {lead}) on pink grid paper showing {words}",

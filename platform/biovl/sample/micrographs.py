@@ -59,7 +59,6 @@ def histology(topic: Topic, rng: Rng) -> PanelContent:
     pattern = "round glands with white lumina" if glandular else "solid sheets of cells"
     nuclei_word = "densely packed" if dense else "sparse"
     return PanelContent(
-        "histology",
         with_scale_bar(to_rgb(image), 0),
         f"Histology of the {topic.organ} in {topic.disease}",
         f"{stain} staining of a section of {topic.organ}, {tint}, with {nuclei_word} nuclei",
@@ -79,7 +78,6 @@ def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
     stains = color.rgb2hed(photo)
     stains[..., 2] *= strength
     return PanelContent(
-        "immunohistochemistry",
         with_scale_bar(to_rgb(color.hed2rgb(stains)), 0),
         f"{words.capitalize()} expression of {topic.gene} in glandular epithelium",
         f"immunohistochemistry of {topic.gene} in colonic glands with {words} brown staining",
@@ -118,7 +116,6 @@ def fluorescence(topic: Topic, rng: Rng) -> PanelContent:
     number = {4: "few large", 12: "a dozen", 40: "many small"}[cells]
     number_es = {4: "pocas", 12: "una docena de", 40: "muchas"}[cells]
     return PanelContent(
-        "fluorescence",
         with_scale_bar(to_rgb(image), 255),
         f"{topic.gene} localises outside the nucleus in {topic.cells}",
         f"fluorescence micrograph of {number} {topic.cells} stained for {topic.gene} ({name})",
@@ -146,7 +143,6 @@ def phase_image(topic: Topic, rng: Rng) -> PanelContent:
     )
     image = np.array(low) + photo[..., None] * (np.array(high) - np.array(low))
     return PanelContent(
-        "phase_image",
         with_scale_bar(to_rgb(image), 255),
         f"Phase map of a cell treated with {topic.drug}",
         f"quantitative phase image of a single cell floating in saline ({name})",
@@ -173,7 +169,6 @@ def electron_micrograph(topic: Topic, rng: Rng) -> PanelContent:
     image = blur(image, 0.8) + rng.normal(0, 0.03, (HEIGHT, WIDTH))
     state = "swollen and pale, without cristae" if swollen else "elongated and dark, with cristae"
     return PanelContent(
-        "electron_micrograph",
         with_scale_bar(to_rgb(image), 0),
         f"Mitochondria of the {topic.organ} are {'swollen' if swollen else 'intact'} after "
         f"{topic.drug}",
@@ -212,7 +207,6 @@ def western_blot(topic: Topic, rng: Rng) -> PanelContent:
     draw.text((12, 32), f"{topic.drug[:9]} µM", fill="black", font=font(11))
     verb = "fades" if fades else "grows"
     return PanelContent(
-        "western_blot",
         np.array(page),
         f"{topic.drug.capitalize()} {'lowers' if fades else 'raises'} {topic.gene} protein",
         f"Western blot of {topic.gene} and β-actin in {topic.cells}, {count(lanes)} lanes",

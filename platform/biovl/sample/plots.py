@@ -27,7 +27,6 @@ def bars(topic: Topic, rng: Rng) -> PanelContent:
 
     verb = "rises" if rises else "falls"
     return PanelContent(
-        "bars",
         plot_pixels(draw),
         f"{topic.marker} {verb} with the dose of {topic.drug}",
         f"bar chart of {topic.marker} in {count(groups)} groups of {topic.cells} "
@@ -64,7 +63,6 @@ def time_course(topic: Topic, rng: Rng) -> PanelContent:
     names_en = ", ".join(colour.name for colour in colours)
     when = {"rises": "over 24 h", "falls": "over 24 h", "peaks": "at about 10 h"}[shape]
     return PanelContent(
-        "time_course",
         plot_pixels(draw),
         f"Expression of <italic>{topic.gene}</italic> {shape} {when}",
         f"line graph of <italic>{topic.gene}</italic> mRNA in {topic.cells} with "
@@ -92,7 +90,6 @@ def correlation(topic: Topic, rng: Rng) -> PanelContent:
     kind = {-1: "a negative", 0: "no", 1: "a positive"}[sign]
     kind_es = {-1: "correlación negativa", 0: "sin correlación", 1: "correlación positiva"}[sign]
     return PanelContent(
-        "correlation",
         plot_pixels(draw),
         f"Severity of {topic.disease} {words} {topic.marker}",
         f"scatter plot of {topic.marker} and severity score in {n} patients ({colour.name} dots)",
@@ -119,7 +116,6 @@ def boxes(topic: Topic, rng: Rng) -> PanelContent:
 
     word = "higher" if higher else "lower"
     return PanelContent(
-        "boxes",
         plot_pixels(draw),
         f"{topic.marker} is {word} in {topic.disease} than in controls",
         f"box plots of serum {topic.marker} in healthy controls (HC, white) and {count(groups - 1)}"
@@ -152,7 +148,6 @@ def heat_map(topic: Topic, rng: Rng) -> PanelContent:
         axes.set(xlabel="Samples", ylabel="Genes", xticks=[], yticks=[])
 
     return PanelContent(
-        "heat_map",
         plot_pixels(draw, (0.12, 0.14, 0.74, 0.78)),
         f"Gene expression in {topic.disease} forms {count(clusters)} clusters",
         f"heat map of {genes} genes in 16 samples of {topic.organ} (colour scale, {words})",
@@ -178,7 +173,6 @@ def volcano(topic: Topic, rng: Rng) -> PanelContent:
         axes.set(xlabel="log2 fold change", ylabel="−log10 P")
 
     return PanelContent(
-        "volcano",
         plot_pixels(draw),
         f"More genes are {'raised' if more_raised else 'lowered'} than "
         f"{'lowered' if more_raised else 'raised'} in {topic.disease}",

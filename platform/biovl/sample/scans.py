@@ -23,7 +23,6 @@ def fundus(topic: Topic, rng: Rng) -> PanelContent:
     image = np.dstack([photo[..., 1]] * 3) if red_free else photo
     mode = "red-free (grey)" if red_free else "colour"
     return PanelContent(
-        "fundus",
         image,
         f"Retinal {'haemorrhages' if lesions else 'vessels without lesions'} in a patient with "
         f"{topic.disease}",
@@ -62,7 +61,6 @@ def brain_scan(topic: Topic, rng: Rng) -> PanelContent:
     side, side_es = ("left", "izquierdo") if left else ("right", "derecho")
     tone = ("hyper" if bright else "hypo") + ("dense" if modality == "CT" else "intense")
     return PanelContent(
-        "brain_scan",
         to_rgb(image),
         f"{side.capitalize()}-sided brain lesion in a patient with {topic.disease}",
         f"axial {modality} of the head with a {tone} ({'bright' if bright else 'dark'}) lesion in "
@@ -106,7 +104,6 @@ def chest(topic: Topic, rng: Rng) -> PanelContent:
     what = "nodule" if is_ct else "opacity"
     where = ("posterior" if lower else "anterior") if is_ct else ("lower" if lower else "upper")
     return PanelContent(
-        "chest",
         to_rgb(image),
         f"{what.capitalize()} in the {side} lung of a patient with {topic.disease}",
         f"{modality} with a bright {what} in the {side} lung",
@@ -134,7 +131,6 @@ def ultrasound(topic: Topic, rng: Rng) -> PanelContent:
     what = "anechoic (black) cyst" if cyst else "echogenic (bright) mass"
     what_es = "quiste anecoico (negro)" if cyst else "masa ecogénica (brillante)"
     return PanelContent(
-        "ultrasound",
         to_rgb(image * sector),
         f"{'Cyst' if cyst else 'Mass'} of the {topic.organ} on ultrasound",
         f"B-mode ultrasound of the {topic.organ} showing an {what}",

@@ -56,8 +56,6 @@ TOPICS = tuple(
 class PanelContent:
     """A panel image and its description, in inline JATS: escaped, optionally with markup."""
 
-    kind: str
-    """Name of the function that drew the panel."""
     image: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     finding: str
@@ -89,21 +87,7 @@ COLOURS = (
     Colour("black", "negro", "#111111"),
 )
 
-_COUNTS = [
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+_COUNTS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
 P, N = "<italic>P</italic>", "<italic>n</italic>"
 """Of a probability, and of a number of samples, as inline JATS."""
