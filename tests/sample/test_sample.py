@@ -1,5 +1,6 @@
 """The embedded sample: credible packages, every hard structure, captions that tell the truth."""
 
+import csv
 import io
 import re
 import runpy
@@ -19,6 +20,7 @@ from biovl.sample import command as sample_command
 from biovl.sample import make_damaged_packages, make_packages
 from biovl.sample.canvas import WIDTH
 from biovl.sample.figures import PHOTOGRAPHS, PLOTS
+from biovl.sample.kinds import make_kinds
 from biovl.sample.plots import bars
 from biovl.sample.scans import chest
 from biovl.sample.words import COLOURS, TOPICS, PanelContent, Rng, Topic
@@ -331,3 +333,10 @@ def test_a_sample_without_articles_is_refused_before_anything_is_written(
     assert ended.value.code == 2
     assert "--articles is at least 1" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_table_of_known_kinds_has_captions_without_markup(tmp_path: Path) -> None:
+    table = make_kinds(tmp_path, each=2, kinds=("bars", "survival"))
+    captions = [row["caption"] for row in csv.DictReader(table.open(encoding="utf-8"))]
+    assert "P < 0.05" in captions[0]
+    assert not any(sign in caption for caption in captions for sign in ("&", "<i", "</"))

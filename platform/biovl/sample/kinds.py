@@ -8,7 +8,6 @@ are in class folders:
 """
 
 import csv
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from biovl.sample.figures import encode
 from biovl.sample.micrographs import MICROGRAPHS
 from biovl.sample.plots import LABORATORY_PLOTS
 from biovl.sample.scans import SCANS
-from biovl.sample.words import TOPICS, PanelContent, Rng, Topic, pick, upper_first
+from biovl.sample.words import TOPICS, PanelContent, Rng, Topic, pick
 
 CONCEPTS = {
     "bars": ("Plots and Charts", "bar plot"),
@@ -46,7 +45,6 @@ CONCEPTS = {
 _DRAW: dict[str, Callable[[Topic, Rng], PanelContent]] = {
     draw.__name__: draw for draw in (*LABORATORY_PLOTS, *CLINICAL_PLOTS, *MICROGRAPHS, *SCANS)
 }
-_MARKUP = re.compile(r"<[^>]+>")
 
 
 def make_kinds(
@@ -72,8 +70,7 @@ def make_kinds(
                 panel = _DRAW[kind](pick(rng, TOPICS), rng)
                 name = f"images/{kind}/{number:03d}.jpg"
                 (folder / name).write_bytes(encode(panel.image, "JPEG"))
-                caption = _MARKUP.sub("", f"{upper_first(panel.subject)}. {panel.detail}")
-                writer.writerow([name, caption, article_id(kind, number), "CC0"])
+                writer.writerow([name, panel.plain, article_id(kind, number), "CC0"])
     return table
 
 

@@ -4,6 +4,8 @@ Every property that a description states is visible in the panel: kind, colour, 
 groups, stain, side.
 """
 
+import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -66,6 +68,12 @@ class PanelContent:
     """Sentences that can be verified on the image."""
     spanish: str
     """Finding and subject as one Spanish phrase."""
+
+    @property
+    def plain(self) -> str:
+        """Subject and detail as plain text, with a capital first letter."""
+        words = html.unescape(re.sub(r"<[^>]+>", "", f"{self.subject}. {self.detail}")).strip()
+        return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)

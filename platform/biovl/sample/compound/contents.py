@@ -1,7 +1,5 @@
 """Contents of synthetic panels: plots, diagrams, photographs, and letters as distractors."""
 
-import html
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +23,6 @@ TYPEFACES = (
 """Typefaces shipped with matplotlib, so that figures are the same on every machine."""
 
 _INKS = ("#2166ac", "#d7191c", "#1a9641", "#f28e2b", "#7b3294", "#8c8c8c", "#111111", "#111111")
-_MARKUP = re.compile(r"<[^>]+>")
 # Drawing one of the sample's blots takes 0.1 s.
 _PHOTOGRAPHS = tuple(d for d in MICROGRAPHS + SCANS if d.__name__ != "western_blot")
 _PLOTS = LABORATORY_PLOTS + CLINICAL_PLOTS
@@ -50,7 +47,7 @@ def photograph(rng: Rng, width: int, height: int) -> Content:
     if rng.integers(3) == 0:
         return pick(rng, (gel, texture))(rng, width, height)
     panel = pick(rng, _PHOTOGRAPHS)(pick(rng, TOPICS), rng)
-    return cropped(panel.image, rng, width, height), _plain(f"{panel.subject}. {panel.detail}")
+    return cropped(panel.image, rng, width, height), panel.plain
 
 
 def plot(rng: Rng, width: int, height: int) -> Content:
@@ -58,7 +55,7 @@ def plot(rng: Rng, width: int, height: int) -> Content:
     if rng.integers(4) == 0 and 0.9 < width / height < 1.9 and width > 200:
         panel = pick(rng, _PLOTS)(pick(rng, TOPICS), rng)
         resized = Image.fromarray(panel.image).resize((width, height), Image.Resampling.LANCZOS)
-        return np.array(resized), _plain(f"{panel.subject}. {panel.detail}")
+        return np.array(resized), panel.plain
     return pick(rng, (bars, bars, curves, curves, dots, heat_map, diagram))(rng, width, height)
 
 
@@ -275,8 +272,3 @@ def cropped(image: np.ndarray, rng: Rng, width: int, height: int) -> np.ndarray:
     x, y = int(rng.integers(wide - w + 1)), int(rng.integers(tall - h + 1))
     part = Image.fromarray(image[y : y + h, x : x + w])
     return np.array(part.resize((width, height), Image.Resampling.BILINEAR))
-
-
-def _plain(words: str) -> str:
-    plain = html.unescape(_MARKUP.sub("", words)).strip()
-    return plain[:1].upper() + plain[1:]
