@@ -19,8 +19,8 @@ from biovl.assemble import pairs, rules, splits, steps
 from biovl.core.artifacts import COLUMNS, Draft, Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.folders import Folder
-from biovl.core.harvests import PARTS, HarvestPart
-from biovl.core.tables import Table, TablePart, read_table, write_table
+from biovl.core.harvests import HarvestPart
+from biovl.core.tables import PARTS, Table, TablePart, read_table, write_table
 
 STAGE = "selecting part"
 PLANS = ("selecting-part/", "selection/", "selected/", "selected")

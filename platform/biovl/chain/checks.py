@@ -27,8 +27,7 @@ from biovl.core.artifacts import read_manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.filesystems import open_location, translate_storage_errors, without_credentials
 from biovl.core.folders import Folder
-from biovl.core.harvests import KINDS
-from biovl.core.tables import open_table
+from biovl.core.tables import KINDS, open_table
 from biovl.harvest import job as harvesting
 from biovl.harvest.config import HarvestConfig
 from biovl.index.config import IndexConfig

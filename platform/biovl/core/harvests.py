@@ -13,11 +13,7 @@ import pyarrow.compute as pc
 from biovl.core import tombstones
 from biovl.core.artifacts import Manifest, fingerprint, read_manifest
 from biovl.core.folders import Folder
-from biovl.core.tables import read_table
-
-KINDS = ("figures", "panels")
-PARTS = "figures/"
-"""Name of the folder with the parts of figures, or of panels."""
+from biovl.core.tables import KINDS, PARTS, parts_of, read_table
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Harvest:
     @property
     def parts(self) -> list[str]:
         """Paths of the parts, relative to the folder."""
-        return sorted(name for name in self.manifest.files if name.startswith(PARTS))
+        return parts_of(self.manifest)
 
     @property
     def same_articles(self) -> set[str]:

@@ -16,24 +16,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core.artifacts import COLUMNS, Input, find_manifest, fingerprint
+from biovl.core.artifacts import COLUMNS as COLUMNS
+from biovl.core.artifacts import Input, Manifest, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError, DamagedTable
 from biovl.core.folders import Folder
 
-__all__ = [
-    "COLUMNS",
-    "Table",
-    "TablePart",
-    "columns_of",
-    "damaged_tables",
-    "open_part",
-    "open_table",
-    "read_table",
-    "write_table",
-]
-
-_TABLES = {"figures": "figures/", "panels": "figures/"}
-"""Published kinds that are tables, and the folder of their parts."""
+KINDS = ("figures", "panels")
+"""Published kinds that are tables of images."""
+PARTS = "figures/"
+"""Name of the folder with the parts of figures, or of panels."""
 
 _NAMED = ("figure_id", "panel_id", "pair_id", "image_id", "id")
 
@@ -82,17 +73,16 @@ def open_table(uri: str) -> Table:
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is None:
         return _plain_table(folder)
-    if manifest.kind not in _TABLES:
+    if manifest.kind not in KINDS:
         raise ArtifactError(
             f"{uri} holds {manifest.kind}, expected a table of images: "
-            f"{' or '.join(sorted(_TABLES))}, or Parquet files with a column image"
+            f"{' or '.join(KINDS)}, or Parquet files with a column image"
         )
-    begin = _TABLES[manifest.kind]
-    found = sorted(name for name in manifest.files if name.startswith(begin))
+    found = parts_of(manifest)
     if not found:
         raise ArtifactError(f"{uri} holds no parts of {manifest.kind}")
     parts = tuple(
-        TablePart(name=name.removeprefix(begin), path=name, rows=manifest.files[name]["rows"])
+        TablePart(name=name.removeprefix(PARTS), path=name, rows=manifest.files[name]["rows"])
         for name in found
     )
     names = tuple(_metadata(folder, found[0]).schema.to_arrow_schema().names)
@@ -103,6 +93,11 @@ def open_table(uri: str) -> Table:
         names=names,
         id_column=_id_column(names),
     )
+
+
+def parts_of(manifest: Manifest) -> list[str]:
+    """Return the paths of the parts of published figures or panels, sorted."""
+    return sorted(name for name in manifest.files if name.startswith(PARTS))
 
 
 def columns_of(table: Table, name: str) -> str:

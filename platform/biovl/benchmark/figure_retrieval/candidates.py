@@ -17,7 +17,7 @@ from biovl.benchmark.figure_retrieval.queries import caption_query, mention_quer
 from biovl.core.artifacts import Manifest
 from biovl.core.folders import Folder
 from biovl.core.records import Mention, Reference, Span
-from biovl.core.tables import open_part
+from biovl.core.tables import open_part, parts_of
 
 EARLIER, UNDATED = "published before the cut-off", "publication date missing or not precise enough"
 SUPERSEDED, HAD_VERSION = "a newer version is there", "an earlier version before the cut-off"
@@ -25,7 +25,6 @@ PREPRINT, UNREADABLE = "preprint", "article unreadable"
 SAME_TITLE = "an article of the same title before the cut-off"
 OTHER_GROUP = "another licence group"
 CHANGES = "licence does not permit changed texts"
-OF_ARTICLE = "its article: "
 NO_FIGURE, DEFECT = "not a figure of the article's own", "image has a defect"
 FORMAT = "image format that browsers do not show"
 NO_CAPTION, NO_MENTION = "caption too short", "no sentence that cites it alone"
@@ -92,7 +91,7 @@ def read_harvest(config: FigureRetrievalConfig, manifest: Manifest) -> Harvest:
     folder, found = Folder(config.figures), Harvest()
     articles = _articles(folder)
     used = _used(config, articles, found)
-    for part in figure_parts(manifest):
+    for part in parts_of(manifest):
         rows = _read(folder, part, _FIGURES)
         places = pc.index_in(rows["source_uri"], pa.array(list(used), pa.string()))
         for place in pc.indices_nonzero(places.is_valid()).to_pylist():
@@ -108,11 +107,6 @@ def read_harvest(config: FigureRetrievalConfig, manifest: Manifest) -> Harvest:
         article["retracted"] is None for article in used.values() if article["article_id"] in ids
     )
     return found
-
-
-def figure_parts(manifest: Manifest) -> list[str]:
-    """Return the files of a harvest's figures."""
-    return sorted(name for name in manifest.files if name.startswith("figures/"))
 
 
 def first_day(published: str | None) -> str:
@@ -290,5 +284,5 @@ def looks_of_harvest(folder: Folder, manifest: Manifest) -> Iterator[pa.Table]:
         *("figure_id", "article_id", "caption", "caption_superscripts"),
         *("image_sha256", "phash", "width_px", "height_px"),
     )
-    for part in figure_parts(manifest):
+    for part in parts_of(manifest):
         yield _read(folder, part, names)

@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from biovl.benchmark.figure_retrieval.candidates import (
     Candidate,
-    figure_parts,
     looks_of_harvest,
     readable_caption,
     title_key,
@@ -17,7 +16,7 @@ from biovl.benchmark.figure_retrieval.queries import without_label
 from biovl.benchmark.image_hashes import LOOKS, Hashes
 from biovl.core.artifacts import Manifest, read_manifest
 from biovl.core.folders import Folder
-from biovl.core.tables import open_part
+from biovl.core.tables import open_part, parts_of
 from biovl.index.opened import Index
 
 # Shapes: N candidates.
@@ -106,7 +105,7 @@ def _training_rows(uri: str) -> Iterator[pa.Table]:
     names = ["index.parquet"]
     if manifest.kind != "corpus":
         articles = [f"articles/{name}" for name in folder.names("articles", ".parquet")]
-        names = [*articles, *figure_parts(manifest)]
+        names = [*articles, *parts_of(manifest)]
     wanted = (*_ARTICLE_IDS, "title", "figure_id", *("image_sha256", "phash"), *LOOKS.names[3:])
     if manifest.kind == "index":
         index = Index.open(uri)

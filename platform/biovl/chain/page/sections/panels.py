@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
 from biovl.core.folders import Folder
-from biovl.core.tables import read_table
+from biovl.core.tables import parts_of, read_table
 from biovl.images.decode import decode_rgb
 from biovl.images.hashing import phash_hex
 
@@ -49,7 +49,7 @@ def body(story: Story) -> Markup | None:
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
     """Return the panels of figures, from the first part with split figures."""
     folder = Folder(chapter.uri)
-    for part in _parts(chapter):
+    for part in parts_of(chapter.manifest):
         table = read_table(folder, part, [*_COLUMNS, "article_id"])
         of_figure: dict[str, list[dict[str, Any]]] = {}
         for row in table.filter(table["box_px"].is_valid()).to_pylist():
@@ -61,10 +61,6 @@ def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
         if chosen:
             return chosen
     return []
-
-
-def _parts(chapter: Chapter) -> list[str]:
-    return sorted(name for name in chapter.manifest.files if name.startswith("figures/"))
 
 
 def _cuts(chapter: Chapter) -> Iterator[Markup]:
