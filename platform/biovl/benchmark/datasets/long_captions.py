@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.assemble.duplicates import superseded
-from biovl.assemble.pairs import ARTICLE_COLUMNS, FIGURE_COLUMNS, article_facts, candidates
+from biovl.assemble.steps import candidates_of
 from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.reports import drawn_key
@@ -23,7 +23,8 @@ from biovl.benchmark.stored_images import Chosen, Column, hash_of
 from biovl.core.artifacts import fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.folders import Folder
-from biovl.core.tables import open_part, read_table
+from biovl.core.harvests import HarvestPart
+from biovl.core.tables import parts_of, read_table
 
 OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"
 DEFECT, NO_MENTION, REPEATED = "image has a defect", "no mention", "text or image of another"
@@ -54,22 +55,12 @@ def build(config: Config) -> Pairs:
     Raises:
         ArtifactError: If there are no suitable figures.
     """
-    manifest, folder = read_manifest(config.path, "figures"), Folder(config.path)
-    names = sorted(name for name in manifest.files if name.startswith("figures/"))
+    manifest = read_manifest(config.path, "figures")
+    names = parts_of(manifest)
     left_out, usable, first = Counter[str](), list[dict[str, Any]](), 0
-    older = _older_versions(folder)
+    older = _older_versions(Folder(config.path))
     for name in names:
-        with open_part(folder, name) as parquet:
-            # Folders of earlier versions have no license_url.
-            there = set(parquet.schema_arrow.names)
-            figures = parquet.read([column for column in FIGURE_COLUMNS if column in there])
-        unit = name.removeprefix("figures/part-").partition("-")[0]
-        articles = pa.concat_tables(
-            article_facts(read_table(folder, f"articles/{part}", ARTICLE_COLUMNS), figures)
-            for part in folder.names("articles", ".parquet")
-            if part.startswith(f"part-{unit}-")
-        )
-        rows = candidates(figures, articles, "caption+mentions")
+        rows = candidates_of(HarvestPart(config.path, name, (), (), ()), "caption+mentions")
         for at, row in enumerate(rows.to_pylist()):
             reason = _reason(row, config.years, older)
             if reason is None:
