@@ -71,6 +71,11 @@ class Chain:
     """Suffix of output folders for which a folder with other settings is already published."""
     recipe: str = ""
 
+    @property
+    def suffix(self) -> str:
+        """Suffix of folders and files of this name: ``-NAME``, empty without a name."""
+        return f"-{self.name}" if self.name else ""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -174,7 +179,7 @@ def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
     current = _state_of(step, plain, waits=waits)
     if not chain.name or current.state in ("published", "damaged") or _was_begun_with(plain):
         return current
-    beside = dataclasses.replace(plain, out=f"{plain.out}-{chain.name}")
+    beside = dataclasses.replace(plain, out=f"{plain.out}{chain.suffix}")
     return _state_of(step, beside, waits=waits)
 
 
@@ -223,8 +228,7 @@ def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
         if step.name not in chain.settings or not stale & set(step.sources):
             continue
         stale.add(step.name)
-        suffix = f"-{chain.name}" if chain.name else ""
-        out = f"{chain.folder}/{step.folder}{suffix}"
+        out = f"{chain.folder}/{step.folder}{chain.suffix}"
         if find_manifest(out) is not None:
             folders.append(out)
     remove = "aws s3 rm --recursive" if "://" in found.out else "rm -r"

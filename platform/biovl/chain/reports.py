@@ -44,8 +44,7 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
         more: Other fields of ``Notes``.
     """
     folder = Folder(chain.folder)
-    suffix = f"-{chain.name}" if chain.name else ""
-    before = read_notes(chain.folder, f"story{suffix}.json")
+    before = read_notes(chain.folder, f"story{chain.suffix}.json")
     spent = {step: before.interrupted.get(step, 0.0) + took for step, took in seconds.items()}
     published = {link.step.name for link in links}
     if seconds:
@@ -62,18 +61,17 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
         remaining=[step for step in chain.settings if step not in published],
         **more,
     )
-    folder.write(f"story{suffix}.json", to_json(dataclasses.asdict(notes)))
+    folder.write(f"story{chain.suffix}.json", to_json(dataclasses.asdict(notes)))
     story = read_story(chain.folder, {link.step.name: link.out for link in links}, notes)
-    folder.write(f"summary{suffix}.html", render(story).encode())
+    folder.write(f"summary{chain.suffix}.html", render(story).encode())
     # Remove the temporary files of atomic writes.
     Draft(chain.folder).clear()
-    return f"{chain.folder}/summary{suffix}.html"
+    return f"{chain.folder}/summary{chain.suffix}.html"
 
 
 def outcome(chain: Chain, links: Sequence[Link]) -> str:
     """Return the output folders with their counts and durations, as text."""
-    suffix = f"-{chain.name}" if chain.name else ""
-    notes = read_notes(chain.folder, f"story{suffix}.json")
+    notes = read_notes(chain.folder, f"story{chain.suffix}.json")
     width = max(len(link.out) for link in links) + 1
     lines = []
     for link in links:

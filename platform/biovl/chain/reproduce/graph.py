@@ -412,12 +412,11 @@ _LISTS = ("columns", "select.columns")
 """Input settings that are lists of folders."""
 
 
+_OF_CHAINS = {step.name: dataclasses.replace(step, reads={}) for step in STEPS}
 _PROTOTYPES: dict[str, Step] = {
-    **{step.name: dataclasses.replace(step, reads={}) for step in STEPS},
+    **_OF_CHAINS,
     "benchmark": dataclasses.replace(
-        next(step for step in STEPS if step.name == "benchmark"),
-        recipes=benchmarks.with_benchmarks(BENCHMARK_RECIPES),
-        reads={},
+        _OF_CHAINS["benchmark"], recipes=benchmarks.with_benchmarks(BENCHMARK_RECIPES)
     ),
     "merge": Step(
         name="merge",
@@ -439,6 +438,3 @@ _PROTOTYPES: dict[str, Step] = {
     ),
 }
 """Jobs by name. To add one, add an entry."""
-
-JOBS = tuple(_PROTOTYPES)
-"""Names of the jobs of steps."""

@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from biovl.chain.reproduce.graph import Graph
-from biovl.chain.reproduce.papers import Papers
+from biovl.chain.reproduce.papers import Entry, Papers
 from biovl.plan.config import RECIPES
 from biovl.plan.sensitivity import mid
 from biovl.plan.steps import Cost, Planner
@@ -18,18 +19,15 @@ def costs(graph: Graph, papers: Papers) -> dict[str, Cost]:
         return {}
     found = {}
     for step in graph.steps:
-        cost = cost_of(step.name, papers, graph.chain.settings[step.name])
-        if cost is not None:
-            found[step.name] = cost
+        entry = papers.steps.get(step.name)
+        if entry is not None and entry.plan and entry.job in _PLANNED:
+            found[step.name] = _cost(entry, graph.chain.settings[step.name])
     return found
 
 
-def cost_of(name: str, papers: Papers, settings: Mapping[str, object] | None = None) -> Cost | None:
-    """Return the estimated cost of a step with its settings; None if ``plan`` lacks the step."""
-    entry = papers.steps.get(name)
-    if entry is None or not entry.plan or entry.job not in _PLANNED:
-        return None
-    plain = dict(settings or {"recipe": entry.recipe, **entry.set})
+def _cost(entry: Entry, settings: Mapping[str, Any]) -> Cost:
+    """Return the estimated cost of a step with its settings."""
+    plain = dict(settings)
     config = RECIPES[entry.plan["preset"]]()
     if entry.job == "pretrain":
         recipe = str(plain.pop("recipe"))

@@ -28,8 +28,7 @@ _HEADS = ("row", "score", "paper", "ours", "95 % interval", "equal protocol?")
 
 def write(name: str, table: Table, papers: Papers, cells: Sequence[Cell], graph: Graph) -> str:
     """Write a table as text, Markdown and JSON to ``results/``, and return the text."""
-    suffix = f"-{graph.chain.name}" if graph.chain.name else ""
-    folder = Folder(f"{graph.chain.folder}/results{suffix}")
+    folder = Folder(f"{graph.chain.folder}/results{graph.chain.suffix}")
     table = dataclasses.replace(table, note=_with_changes(table.note, graph))
     text = as_text(table, papers, cells, is_small=graph.is_small)
     folder.write(f"{name}.txt", text.encode())
@@ -140,9 +139,8 @@ def _notes(table: Table, cells: Sequence[Cell]) -> list[str]:
 
 def summary(tables: Mapping[str, Sequence[Cell]], graph: Graph, outcome: Outcome) -> dict[str, Any]:
     """Return the data of the command's last line of output, JSON-serialisable."""
-    suffix = f"-{graph.chain.name}" if graph.chain.name else ""
     return {
-        "out": f"{graph.chain.folder}/results{suffix}",
+        "out": f"{graph.chain.folder}/results{graph.chain.suffix}",
         "kind": "results",
         "synthetic": graph.is_small,
         "tables": {
