@@ -183,7 +183,7 @@ def test_a_training_that_diverged_leaves_out_one_model_and_one_that_stopped_goes
     draft = Draft(str(tmp_path / "report"))
     config: Any = SimpleNamespace(workers=None, precision="auto", index="")
     known: Any = {"one": "diverges", "two": "stops"}
-    task = job.PreparedTask("vqa", Plugin("vqa"), cast(Any, None), False, Learns())
+    task = job.PreparedTask("vqa", Plugin("vqa"), None, cast(Any, Learns()))
     wanted = {(name, "vqa"): job._Vectors([], None) for name in known}
     with pytest.raises(TrainingStopped):
         job._learn(config, draft, known, [task], wanted, Progress("benchmark", io.StringIO()))

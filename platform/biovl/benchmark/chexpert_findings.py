@@ -3,7 +3,7 @@
 A phrase mentions a finding, and the words around it make the mention positive, uncertain or
 negative. The label of a finding is that of its strongest mention, positive before uncertain before
 negative; a finding without a mention is blank. The phrases below were written from the published
-description. Other labellers can replace ``label``: see ``Labeller``.
+description. Other labellers can replace ``label``.
 
 Source:
     Irvin et al. 2019 (CheXpert), arXiv:1901.07031, section 2, for the findings, their hierarchy and
@@ -12,19 +12,12 @@ Source:
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 State = Literal["positive", "uncertain", "negative"]
 
 NO_FINDING = "No Finding"
 SUPPORT_DEVICES = "Support Devices"
-
-
-class Labeller(Protocol):
-    """Function that returns the state of each finding mentioned in a text."""
-
-    def __call__(self, text: str) -> Mapping[str, State]: ...
-
 
 _NOT_OF_OTHERS = "".join(
     f"(?<!{place} )"

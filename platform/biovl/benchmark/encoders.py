@@ -36,8 +36,6 @@ from biovl.models.weight_files import local_copy, verify
 
 # Shapes: B images or texts of a batch, D embedding.
 
-UNTRAINED = "untrained"
-
 
 class BenchmarkModel(Protocol):
     """Interface of a loaded model that can be evaluated."""
@@ -130,7 +128,7 @@ def describe(uri: str) -> ModelDescription:
         )
     if not uri.startswith("local-dir:") and not _is_folder(uri):
         name, _, weights = uri.partition("/")
-        open_clip_models.check(name, weights, UNTRAINED)
+        open_clip_models.check(name, weights)
         return ModelDescription(
             uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri, weights)
         )
@@ -191,7 +189,7 @@ def load(
     if known.kind == "between":
         return Ours(interpolated.load(uri, device=device, precision=precision))
     if known.kind == "open_clip":
-        return open_clip_models.load(known.source, UNTRAINED, device=device, precision=precision)
+        return open_clip_models.load(known.source, device=device, precision=precision)
     if known.kind == "transformers":
         with local_copy(uri) as folder:
             return transformers_models.load(Path(str(folder)), device=device, precision=precision)

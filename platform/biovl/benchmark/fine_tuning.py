@@ -21,6 +21,7 @@ from biovl.benchmark.encoders import BenchmarkModel
 from biovl.benchmark.few_shot import different
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
+from biovl.benchmark.stored_images import Chosen
 from biovl.core.config import Share
 from biovl.core.workers import Precision
 from biovl.runtime.training import EpochTraining, StepLoss, TrainedParameter, decay_matrices
@@ -93,12 +94,7 @@ class Crops:
         return np.stack([prepared[row] for row in rows.tolist()])
 
     def _prepared(self, rows: np.ndarray) -> list[np.ndarray]:
-        # Consecutive rows are read together.
-        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-        data: list[bytes] = []
-        for run in np.split(rows, breaks):
-            if len(run):
-                data += self._images.read(int(run[0]), int(run[-1]) + 1)
+        data = Chosen(self._images, rows).read(0, len(rows))
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(lambda one: encoders.prepare(self._model, one), data))
 

@@ -57,10 +57,13 @@ class PreparedTask:
     """The task and its settings."""
     data: Any
     """Dataset of the task: result of ``Task.data``."""
-    needs_text: bool
-    """Whether the task embeds texts."""
-    learns: TrainsFirst | None
-    """The task itself if it trains before evaluation."""
+    task: Task
+    """The task itself."""
+
+    @property
+    def learns(self) -> TrainsFirst | None:
+        """The task if it trains before evaluation."""
+        return self.task if isinstance(self.task, TrainsFirst) else None
 
 
 @entry_point
@@ -151,8 +154,7 @@ def _opened(
                 raise
             refused.append((name, str(error)))
         else:
-            learns = task if isinstance(task, TrainsFirst) else None
-            asked.append(PreparedTask(name, plugin, data, task.needs_text, learns))
+            asked.append(PreparedTask(name, plugin, data, task))
         say.add(name)
     return asked, refused
 
@@ -167,9 +169,8 @@ def _selected(
     """Return the tasks with the data that they select."""
     found = []
     for item in asked:
-        task: Task = plugins.make(TASKS, item.plugin)
-        if isinstance(task, SelectsFirst):
-            data = select(config, draft, known, item.name, task, item.data, say)
+        if isinstance(item.task, SelectsFirst):
+            data = select(config, draft, known, item.name, item.task, item.data, say)
             item = dataclasses.replace(item, data=data)
         found.append(item)
     return found
@@ -182,13 +183,13 @@ def _wanted(
     found = {}
     for name, model in known.items():
         for task in asked:
-            if task.needs_text and not model.has_text:
+            if task.task.needs_text and not model.has_text:
                 continue
             if task.learns is not None and not task.learns.needs_vectors:
                 found[name, task.name] = _Vectors([], None)
                 continue
             parts = embedding.tasks_of(config, model, task.data.images)
-            texts = list(getattr(task.data, "texts", ())) if task.needs_text else []
+            texts = list(getattr(task.data, "texts", ())) if task.task.needs_text else []
             of_texts = embedding.text_task(parts[0], texts) if texts else None
             found[name, task.name] = _Vectors(parts, of_texts)
     return found

@@ -19,10 +19,13 @@ from biovl.core.workers import Precision
 from biovl.models.hub import client_errors, split
 from biovl.models.weight_files import local_copy
 
+UNTRAINED = "untrained"
+"""In place of weights: random ones, the chance level."""
+
 _TEXTS = 64
 
 
-def check(name: str, weights: str, untrained: str) -> None:
+def check(name: str, weights: str) -> None:
     """Check that open_clip knows a model name and its weights.
 
     Raises:
@@ -36,12 +39,12 @@ def check(name: str, weights: str, untrained: str) -> None:
             f"{', '.join(near)} …{nearest(name, names)}"
         )
     tags = open_clip.list_pretrained_tags_by_model(name)
-    if weights == untrained or weights in tags or (weights and Path(weights).is_file()):
+    if weights == UNTRAINED or weights in tags or (weights and Path(weights).is_file()):
         return
     lack = f"no weights {weights!r}" if weights else "no weights by itself"
     raise ConfigError(
         f"{name} has {lack}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
-        f", {name}/FILE with a file of weights, or {name}/{untrained} for a random baseline"
+        f", {name}/FILE with a file of weights, or {name}/{UNTRAINED} for a random baseline"
     )
 
 
@@ -61,7 +64,7 @@ def inputs_of(name: str, weights: str) -> dict[str, Any]:
     }
 
 
-def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "OpenClip":
+def load(uri: str, *, device: str, precision: Precision) -> "OpenClip":
     """Return a loaded model; validate the name with ``check`` before.
 
     Raises:
@@ -74,7 +77,7 @@ def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "Ope
         name, revision = split(uri)
         return _made(f"hf-hub:{name}", None, uri, device, precision, revision)
     name, _, weights = uri.partition("/")
-    if weights != untrained:
+    if weights != UNTRAINED:
         return _made(name, weights, uri, device, precision)
     with torch.random.fork_rng():
         # The same weights each time.

@@ -35,6 +35,16 @@ def split_of_file(name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def unique(ids: Iterable[str]) -> list[str]:
+    """Return ids made unique: a repeated one gets a suffix, ``#2``, ``#3`` and so on."""
+    counts: Counter[str] = Counter()
+    result = []
+    for name in ids:
+        counts[name] += 1
+        result.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return result
+
+
 def splits_of(stated: Iterable[str | None] | None, parts: Sequence[tuple[str, int]]) -> np.ndarray:
     """Return the split of each row of a table, empty if unknown.
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from biovl.benchmark import open_clip_models
-from biovl.benchmark.encoders import UNTRAINED, ModelDescription
+from biovl.benchmark.encoders import ModelDescription
 from biovl.core.errors import ConfigError
 from biovl.models import encoder
 from biovl.pretrain.publishing import publish_pretrained
@@ -25,7 +25,7 @@ def settings_of(known: ModelDescription) -> dict[str, Any]:
         place = known.source.removeprefix("local-dir:")
         return {"architecture": place, "weights": place}
     name, _, weights = uri.partition("/")
-    if weights == UNTRAINED:
+    if weights == open_clip_models.UNTRAINED:
         raise ConfigError(
             f"model: {uri} has no weights to begin with; pretrain begins from scratch"
         )

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from biovl.benchmark.datasets import SPLITS, Questions
+from biovl.benchmark.selection import unique
 from biovl.benchmark.stored_images import hash_of
 from biovl.benchmark.vqa_answers import normalised
 from biovl.benchmark.vqa_files import Published, Question, published
@@ -210,13 +211,3 @@ def _said(form: str, config: Config) -> str:
         "train": "VQA-RAD of 2,248 questions (OSF), with the templated ones of train",
         "all": "VQA-RAD of 3,515 questions: all templated ones in train, also those of test",
     }[config.templated]
-
-
-def unique(ids: Iterable[str]) -> list[str]:
-    """Return ids made unique: a repeated one gets a suffix, ``#2``, ``#3`` and so on."""
-    counts: Counter[str] = Counter()
-    result = []
-    for name in ids:
-        counts[name] += 1
-        result.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return result

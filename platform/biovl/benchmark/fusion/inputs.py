@@ -12,6 +12,7 @@ from torch import Tensor
 
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.tokens import TokenTowers
+from biovl.benchmark.stored_images import Chosen
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 from biovl.models.encoder import Preparation
 from biovl.runtime import workers
@@ -140,10 +141,9 @@ class Inputs:
         """Decode this worker's share of the images into the cache; return the unreadable ones."""
         bad_N = torch.zeros(len(self._place), dtype=torch.int64, device=self._device)
         for chunk in _chunks(share(used, self._group)):
-            # Together: a table is read by row groups. A chunk is nearly always consecutive.
-            first, last = int(chunk[0]), int(chunk[-1])
-            files = self._data.images.read(first, last + 1)
-            decoded = [self._cropped(files[int(image) - first]) for image in chunk]
+            # Together: a table is read by row groups.
+            files = Chosen(self._data.images, chunk).read(0, len(chunk))
+            decoded = [self._cropped(data) for data in files]
             for image, (_, defect) in zip(chunk, decoded, strict=True):
                 bad_N[int(image)] = defect is not None
             if self._images is None:

@@ -30,7 +30,7 @@ def open_encoder(uri: str, *, device: str) -> Encoder:
             open_clip.build(open_clip.Config(architecture=uri, weights=uri)), device=device
         )
     name, _, weights = uri.partition("/")
-    weights_given = "" if weights == encoders.UNTRAINED else weights
+    weights_given = "" if weights == open_clip_models.UNTRAINED else weights
     with torch.random.fork_rng():
         torch.manual_seed(0)
         inputs = open_clip_models.inputs_of(name, weights_given)

@@ -16,7 +16,7 @@ class Config:
     """Settings of the labeller: a function."""
 
     function: str = OURS
-    """The function, as ``module:function``; see ``chexpert_findings.Labeller``."""
+    """The function, as ``module:function``: from a text to the state of each finding mentioned."""
 
 
 def build(config: Config) -> "FunctionLabeller":

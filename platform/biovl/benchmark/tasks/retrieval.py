@@ -11,7 +11,6 @@ Source:
     length, without stating the bins; ours end at the context lengths of its models.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from biovl.benchmark import bootstrap
 from biovl.benchmark import data as opening
 from biovl.benchmark import ranks as ranking
 from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.selection import unique
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
@@ -116,12 +116,14 @@ class Retrieval:
                 f"{min(self.config.ks)}"
             )
         first_of_text = pair_P2[np.unique(pair_P2[:, 1], return_index=True)[1], 0]
-        ids = [[data.ids[row] for row in rows], _text_ids(data, rows[first_of_text])]
+        ids = [data.ids[row] for row in rows]
+        # The id of a text is that of its first image, numbered if that has several texts.
+        text_ids = unique(data.ids[row] for row in rows[first_of_text])
         tables = [
             _queries(name, own, ranks_of, self.config.ks, items, matches)
             for name, own, ranks_of, items, matches in zip(
                 DIRECTIONS,
-                ids,
+                (ids, text_ids),
                 ranks,
                 (len(texts), len(rows)),
                 (np.bincount(pair_P2[:, column]) for column in (0, 1)),
@@ -136,7 +138,7 @@ class Retrieval:
         predictions = pa.concat_tables(
             [
                 table.append_column("parts", _parts(len(table), of)).append_column("images", images)
-                for table, of, images in zip(tables, groups, _images(ids[0], pair_P2), strict=True)
+                for table, of, images in zip(tables, groups, _images(ids, pair_P2), strict=True)
             ],
             promote_options="default",
         )
@@ -173,16 +175,6 @@ def _readable(data: Pairs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pair_P2 = np.concatenate([first_N2, further_F2])
     own_texts, text_P = np.unique(pair_P2[:, 1], return_inverse=True)
     return own_texts, np.stack([position_N[pair_P2[:, 0]], text_P.reshape(-1)], axis=1)
-
-
-def _text_ids(data: Pairs, image_of_text: np.ndarray) -> list[str]:
-    """Return the id of each text: that of its first image, numbered if that has several texts."""
-    ids, counts = list[str](), Counter[str]()
-    for image in image_of_text:
-        name = data.ids[image]
-        counts[name] += 1
-        ids.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return ids
 
 
 def _images(ids: Sequence[str], pair_P2: np.ndarray) -> tuple[pa.Array, pa.Array]:

@@ -23,6 +23,7 @@ from biovl.benchmark.datasets import SPLITS, vqa
 from biovl.benchmark.prepare.described import Described, NamedImages, read_json
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.benchmark.selection import unique
 from biovl.core.errors import SourceError
 
 _RAD_GET = "https://osf.io/89kps (VQA_RAD Dataset Public.json, VQA_RAD Image Folder.zip)"
@@ -100,7 +101,7 @@ def read(config: Config, raw: RawFiles) -> RawSet:
     repeated = Counter(why for why in vqa.repetitions(usable) if why)
     for why, count in sorted(repeated.items()):
         raw.warn(f"{count} repeated questions ({why}): benchmark does not train on them")
-    ids = vqa.unique(row.id for row in usable)
+    ids = unique(row.id for row in usable)
     rows_of: dict[str, list[tuple[str, vqa_files.Question]]] = {split: [] for split in SPLITS}
     for name, row in zip(ids, usable, strict=True):
         rows_of[row.split].append((name, row))
