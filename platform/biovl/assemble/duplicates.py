@@ -46,7 +46,6 @@ def survivors(
     height_px: np.ndarray,
     *,
     max_distance: int = MAX_DISTANCE,
-    max_aspect_gap: float = MAX_ASPECT_GAP,
 ) -> np.ndarray:
     """Return the row that represents each image: itself, or the image that it duplicates.
 
@@ -66,7 +65,6 @@ def survivors(
         width_px: Shape [N], integer, at least 1.
         height_px: Shape [N], integer, at least 1.
         max_distance: Bits by which the hashes of near duplicates may differ, 0 to 8.
-        max_aspect_gap: Relative difference of their aspect ratios, at least 0.
 
     Returns:
         Row numbers, int64, shape [N]; a row survives if it holds its own number.
@@ -85,7 +83,7 @@ def survivors(
     first[compared] = same
     distinct = compared[same == compared]
     aspect = width_px[distinct] / height_px[distinct]
-    near = _near_pairs(looks[distinct], aspect, max_distance, max_aspect_gap)
+    near = _near_pairs(looks[distinct], aspect, max_distance)
     stands_for = np.arange(rows)
     stands_for[distinct] = distinct[_first_survivors(len(distinct), *near)]
     # From a row to the first with its bytes, to the first with its hash, to what that one repeats.
@@ -124,7 +122,7 @@ def repeated(
     is_hit = np.zeros(len(distinct), bool)
     np.logical_or.at(is_hit, group, found[compared])
     aspect = width_px[distinct] / height_px[distinct]
-    one, other = _near_pairs(looks[distinct], aspect, max_distance, MAX_ASPECT_GAP)
+    one, other = _near_pairs(looks[distinct], aspect, max_distance)
     is_near = is_hit.copy()
     is_near[other[is_hit[one]]] = True
     is_near[one[is_hit[other]]] = True
@@ -193,7 +191,7 @@ def _first_of_equals(*keys: np.ndarray) -> np.ndarray:
 
 
 def _near_pairs(
-    looks: np.ndarray, aspect: np.ndarray, max_distance: int, max_aspect_gap: float
+    looks: np.ndarray, aspect: np.ndarray, max_distance: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return every pair of near duplicates once, as two arrays of rows, the smaller row first."""
     rows = len(looks)
@@ -208,7 +206,7 @@ def _near_pairs(
         while len(places):
             one, other = order[places], order[places + lag]
             near = np.bitwise_count(looks[one] ^ looks[other]) <= max_distance
-            near &= np.abs(log_aspect[one] - log_aspect[other]) <= np.log1p(max_aspect_gap)
+            near &= np.abs(log_aspect[one] - log_aspect[other]) <= np.log1p(MAX_ASPECT_GAP)
             one, other = one[near], other[near]
             new.append(np.minimum(one, other) * rows + np.maximum(one, other))
             lag += 1

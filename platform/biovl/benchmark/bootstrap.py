@@ -236,25 +236,20 @@ def _jackknife(
     examples, different = int(count_K.sum()), len(count_K)
     if examples == 1:
         return np.zeros(0), np.zeros(0)
-    rows = max(1, _CHUNK // different)
-    scores = []
     if different <= _JACKKNIFE:
-        size_J = count_K.astype(np.float64)
-        for start in range(0, different, rows):
-            left_RK = np.repeat(count_K[None], min(rows, different - start), axis=0)
-            left_RK[np.arange(len(left_RK)), start + np.arange(len(left_RK))] -= 1
-            scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
+        groups, size_J = np.split(np.arange(different), different), count_K.astype(np.float64)
     else:
         # Random groups: neighbours among sorted examples are alike.
         of_draw_N = np.random.default_rng(seed).permutation(
             np.repeat(np.arange(different), count_K)
         )
-        groups = np.array_split(of_draw_N, _JACKKNIFE)
-        size_J = np.ones(_JACKKNIFE)
-        for start in range(0, _JACKKNIFE, rows):
-            some = groups[start : start + rows]
-            left_RK = np.stack([count_K - np.bincount(g, minlength=different) for g in some])
-            scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
+        groups, size_J = np.array_split(of_draw_N, _JACKKNIFE), np.ones(_JACKKNIFE)
+    rows = max(1, _CHUNK // different)
+    scores = []
+    for start in range(0, len(groups), rows):
+        some = groups[start : start + rows]
+        left_RK = np.stack([count_K - np.bincount(g, minlength=different) for g in some])
+        scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
     left_out_J = np.concatenate(scores)
     defined = ~np.isnan(left_out_J)
     return left_out_J[defined], size_J[defined]
