@@ -359,7 +359,8 @@ def _decoded(answer: httpx.Response, member: str) -> dict[str, Any]:
     """Return the JSON object of a response, which has a member.
 
     Raises:
-        BiovlError: If it is no such object: another server, or the sign-in page of a proxy, has answered.
+        BiovlError: If it is no such object: another server, or the sign-in page of a proxy, has
+            answered.
     """
     try:
         found = answer.json()
