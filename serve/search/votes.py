@@ -1,10 +1,12 @@
 """Labels of an image by a weighted vote of similar public figures.
 
 Labels are the figures' concepts, or classes whose words occur in their captions. A caption counts
-for a class if it contains one of the class's words or phrases, in any case and with any hyphen or
-apostrophe, and does not negate it: none of ``NEGATIONS`` precedes it within ``MAX_REACH_CHARS`` in
-the same clause. So "no effusion, nodule or pneumonia" negates all three, "no nodule but pneumonia"
-only the first. This is not a full report labeller: "pneumonia was ruled out" counts for pneumonia.
+for a class if it contains one of the class's words or phrases, in any case and with any hyphen, en
+dash or apostrophe, and does not negate it: none of ``NEGATIONS`` precedes it within
+``MAX_REACH_CHARS`` in the same clause, and ``non`` not directly. So "no effusion, nodule or
+pneumonia" negates all three, "no nodule but pneumonia" only the first, and "non-small cell
+carcinoma" is no small cell carcinoma. This is not a full report labeller: "pneumonia was ruled out"
+counts for pneumonia.
 
 Source:
     The privacy-preserving analysis of BiomedCLIP (Zhang et al. 2023, arXiv:2303.00915), which
@@ -69,7 +71,7 @@ class LabelTally:
 
 def holds(caption: str, phrases: Iterable[str]) -> bool:
     """Return whether a caption contains one of the phrases, and does not negate it."""
-    caption = plain(caption)
+    caption = _spelled(caption)
     return any(
         not _is_denied(caption, match.start())
         for phrase in phrases
@@ -116,8 +118,13 @@ def labels_of(about: Mapping[str, Any], classes: Mapping[str, Sequence[str]] | N
 
 @functools.lru_cache(maxsize=4_096)
 def _whole(phrase: str) -> re.Pattern[str]:
-    words = r"\s+".join(re.escape(word) for word in plain(phrase).split())
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+    words = r"\s+".join(re.escape(word) for word in _spelled(phrase).split())
+    return re.compile(rf"(?<!\w)(?<!\bnon[-\s]){words}(?!\w)", re.IGNORECASE)
+
+
+def _spelled(text: str) -> str:
+    # Journals join names with an en dash: Kaplan–Meier, non–small cell.
+    return plain(text).replace("–", "-")
 
 
 def _is_denied(caption: str, start: int) -> bool:
