@@ -155,9 +155,7 @@ def test_pages_fit_together(index: Index, way: str, size: int) -> None:
         for offset in range(0, depth, size)
     ]
     paged = [hit for page in pages for hit in page][:depth]
-    assert [(hit.figure_id, hit.rank) for hit in paged] == [
-        (hit.figure_id, hit.rank) for hit in whole
-    ]
+    assert paged == list(whole)
     assert len({hit.figure_id for hit in whole}) == len(whole) == depth
     assert [hit.rank for hit in whole] == list(range(1, depth + 1))
 

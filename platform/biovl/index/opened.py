@@ -175,13 +175,17 @@ class Index:
         with clock("search"):
             ways, plans = self._ways(query, selection)
             depth = query.offset + query.k
-            found_by: dict[str, set[int]] = {}
+            found_by: dict[int, tuple[str, ...]] = {}
 
             def rank(level: int) -> Ranking:
                 rankings = {name: way(level) for name, way in ways.items()}
-                for name, ranking in rankings.items():
-                    found_by.setdefault(name, set()).update(ranking.rows_K.tolist())
-                return joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
+                whole = joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
+                whole = whole.cut(0, level)
+                rows = {name: set(ranking.rows_K.tolist()) for name, ranking in rankings.items()}
+                # Of the level that a score is of, so that pages of any size are the same.
+                for row in whole.rows_K.tolist():
+                    found_by.setdefault(row, tuple(name for name in ways if row in rows[name]))
+                return whole
 
             page = deepening(rank, depth).cut(query.offset, depth)
         with clock("metadata"):
@@ -191,7 +195,7 @@ class Index:
                     figure_id=about["figure_id"],
                     rank=query.offset + place + 1,
                     score=float(score),
-                    matched=tuple(name for name in ways if int(row) in found_by[name]),
+                    matched=found_by[int(row)],
                     about=about,
                 )
                 for place, (row, score, about) in enumerate(
