@@ -106,7 +106,7 @@ class LocalCoordinator:
         """Request a release from all replicas; return it with its generation.
 
         Requesting the same release twice has no effect. A different release replaces one that is
-        not loaded yet.
+        not loaded yet, also if it is the one being served.
         """
         serving = await self.begin(candidate)
         self._reason = ""
@@ -114,6 +114,8 @@ class LocalCoordinator:
             if known is not None and replace(known, generation=0) == replace(
                 candidate, generation=0
             ):
+                if known is serving:
+                    self._next = None
                 return known
         self._newest = max(self._newest, serving.generation) + 1
         self._next = replace(candidate, generation=self._newest)

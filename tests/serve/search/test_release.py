@@ -352,6 +352,18 @@ def test_a_replica_that_died_is_not_waited_for() -> None:
     run(test())
 
 
+def test_the_release_that_is_served_replaces_one_that_is_being_loaded() -> None:
+    async def test() -> None:
+        state = LocalCoordinator()
+        await state.exchange("one", ReplicaReport(serving=wanted(1)))
+        await state.request_release(wanted(2))
+        assert await state.request_release(wanted(1)) == wanted(1)
+        orders = await state.exchange("one", ReplicaReport(serving=wanted(1), loaded=2))
+        assert (orders.serving, orders.next) == (wanted(1), None)
+
+    run(test())
+
+
 def test_no_generation_is_assigned_twice() -> None:
     async def test() -> None:
         state = LocalCoordinator()
