@@ -101,11 +101,17 @@ class QueryParts:
 
     @property
     def kind(self) -> Kind | None:
-        """Modality of the query; None for several parts or an external vector."""
-        parts = (self.text, self.image, self.figure_id, self.embedding_D)
-        if sum(part is not None for part in parts) != 1 or self.embedding_D is not None:
+        """Modality of the query; None for several parts, an external vector, or one that repels."""
+        parts = {
+            "text": self.text,
+            "image": self.image,
+            "figure_id": self.figure_id,
+            "embedding": self.embedding_D,
+        }
+        given = [name for name, part in parts.items() if part is not None]
+        if len(given) != 1 or given == ["embedding"] or getattr(self.weights, given[0]) < 0:
             return None
-        return "text" if self.text is not None else "image"
+        return "text" if given == ["text"] else "image"
 
 
 @dataclass(frozen=True)

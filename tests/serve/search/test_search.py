@@ -354,6 +354,7 @@ def test_measured_recall_is_told_for_queries_that_it_was_measured_for(
     assert found(client, text="a", over=["captions"])["recall_at_10"] is None
     assert found(client, text="a", image=image)["recall_at_10"] is None
     assert found(client, text="a", words=True)["recall_at_10"] is None
+    assert found(client, text="a", weights={"text": -1})["recall_at_10"] is None
 
 
 def test_settings_of_a_query_reach_the_index(client: TestClient, engine: SmallEngine) -> None:
