@@ -50,8 +50,9 @@ _NEGATION = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(
-    # "No lesion above 1.5 cm or pneumonia": a decimal point ends nothing.
-    r"\.(?!\d)|[;:!?()]|\b(?:but|however|yet|although|though|except|with|who"
+    # "No lesion above 1.5 cm or pneumonia": a decimal point ends nothing. Titles and lines of a
+    # report end without a point, but a line may also be wrapped within a clause.
+    r"\.(?!\d)|[;:!?()]|\n(?=\s*(?-i:[A-Z]))|\b(?:but|however|yet|although|though|except|with|who"
     # "Did not show pneumonia" denies it.
     r"|(?<!not )(?:show(?:s|ed|ing)?|reveal(?:s|ed|ing)?|demonstrat(?:e|es|ed|ing)))\b",
     re.IGNORECASE,
@@ -130,5 +131,7 @@ def _spelled(text: str) -> str:
 def _is_denied(caption: str, start: int) -> bool:
     # Positions, not slices: the "no" of "amino" is no word if the reach begins within it.
     reach = max(0, start - MAX_REACH_CHARS)
-    ends = [match.end() for match in _CLAUSE_END.finditer(caption, reach, start)]
+    # The first letter of the finding itself may show that a line begins.
+    found = _CLAUSE_END.finditer(caption, reach, start + 1)
+    ends = [match.end() for match in found if match.end() <= start]
     return _NEGATION.search(caption, ends[-1] if ends else reach, start) is not None
