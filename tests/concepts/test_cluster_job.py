@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_job import cluster
+from biovl.concepts.clusters import check_embedding, open_concepts
 from biovl.concepts.members import read_cluster
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest, read_manifest
@@ -144,6 +146,23 @@ def test_fewer_usable_vectors_than_clusters_are_told_and_mended_by_the_same_fold
     found = columns(tmp_path / "out")["cluster_id"]
     assert found[:4] == [None, 2, 2, 2]
     assert [found[4:8], found[8:]] in ([[0] * 4, [1] * 4], [[1] * 4, [0] * 4])
+
+
+def test_new_images_are_of_the_embedding_that_was_clustered_though_it_was_replaced(
+    ray_session: None, tmp_path: Path
+) -> None:
+    vectors, _ = blobs(8, 2, 4)
+    tables = {name: write_table(tmp_path / name, [8]) for name in ("table", "same", "other")}
+    weights = {"table": "DINO", "same": "DINO", "other": "another"}
+    for name, one in tables.items():
+        write_embedding(one, vectors, config={"weights": weights[name]})
+    run(tables["table"], tmp_path / "concepts", clusters=2, components=2)
+    shutil.rmtree(tables["table"] / "columns")
+    write_embedding(tables["table"], vectors, config={"weights": "another"})
+    concepts = open_concepts(str(tmp_path / "concepts"))
+    check_embedding(concepts, str(tables["same"] / "columns/dinov2"), 4)
+    with pytest.raises(ArtifactError, match=r"another weights .*: another, expected DINO"):
+        check_embedding(concepts, str(tables["other"] / "columns/dinov2"), 4)
 
 
 def test_interrupted_and_run_again_by_more_workers_with_less_memory_gives_the_same_bytes(

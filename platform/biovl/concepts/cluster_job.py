@@ -25,8 +25,9 @@ import ray
 from biovl.concepts import cluster_steps, finishing, kmeans, members
 from biovl.concepts.blocks import EmbeddedTable, block_count, open_source
 from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts.clusters import EMBEDDED_BY, KIND, embedded_by
 from biovl.concepts.summary import summarise
-from biovl.core.artifacts import Draft, Manifest
+from biovl.core.artifacts import COLUMNS, Draft, Manifest, read_manifest
 from biovl.core.errors import ConfigError
 from biovl.core.tables import Table
 from biovl.runtime.connection import connect_ray, running_ray
@@ -35,7 +36,6 @@ from biovl.runtime.job import Job, entry_point
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
-KIND = "concepts"
 FORMAT = 1
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
@@ -134,6 +134,7 @@ def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest
             files=finishing.sizes(config),
             notes={
                 "embedding": source.column,
+                EMBEDDED_BY: embedded_by(read_manifest(source.uri, COLUMNS)),
                 "components": fitted["components"],
                 "explained_variance": fitted["kept"],
                 "inertia": [*inertias, sum(row["inertia"] for row in assigned)],

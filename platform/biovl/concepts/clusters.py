@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from biovl.core.tables import COLUMNS, read_table
 # Shapes: K clusters, C components.
 
 KIND = "concepts"
+EMBEDDED_BY = "embedded_by"
+"""Note of the manifest: what computed the embedding, whose folder may be replaced later."""
 
 _MANY = 20
 """Minimum members for a 95th percentile: a twentieth of them is one."""
@@ -125,20 +128,25 @@ def check_embedding(concepts: Concepts, uri: str, dim: int) -> None:
             f"{uri} has vectors of {dim} dimensions, and {concepts.uri} was made from vectors of "
             f"{expected}: embed the table with the same annotator"
         )
-    before = find_manifest(concepts.input_named("embedding").uri)
-    # The embedding may have been deleted: then only the dimension is compared.
-    if before is None:
-        return
-    now = read_manifest(uri, COLUMNS)
-    for what, of_clusters, of_table in (
-        ("annotator", before.config.get("annotator"), now.config.get("annotator")),
-        ("weights", _weights(before), _weights(now)),
-    ):
-        if of_clusters != of_table:
+    of_clusters = concepts.manifest.notes.get(EMBEDDED_BY)
+    if of_clusters is None:
+        # Clusters of version 0.1.0. The embedding may have been deleted: then only the dimension
+        # is compared.
+        before = find_manifest(concepts.input_named("embedding").uri)
+        if before is None:
+            return
+        of_clusters = embedded_by(before)
+    for what, of_table in embedded_by(read_manifest(uri, COLUMNS)).items():
+        if of_clusters[what] != of_table:
             raise ArtifactError(
                 f"{uri} was made with another {what} than the clusters of {concepts.uri}: "
-                f"{of_table}, expected {of_clusters}: embed the table with the same annotator"
+                f"{of_table}, expected {of_clusters[what]}: embed the table with the same annotator"
             )
+
+
+def embedded_by(embedding: Manifest) -> dict[str, Any]:
+    """Return the annotator and the weights that computed an embedding, from its manifest."""
+    return {"annotator": embedding.config.get("annotator"), "weights": _weights(embedding)}
 
 
 def _weights(manifest: Manifest) -> object:
