@@ -30,7 +30,7 @@ from biovl.split.detector import config as detection
 from biovl.split.rows import Propose, figure_of, split
 
 KIND = "panels"
-FORMAT = 10
+FORMAT = 11
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _FIGURES, _ARTICLES = "figures/", "articles/"

@@ -180,6 +180,13 @@ def told(sentence: str) -> str:
         ("This agrees with their Fig. 5.", "other 5"),
         ("Jones (1999: fig. 4) drew it.", "other 4"),
         ("Cells grew (Smith et al., 2004, Fig. 1B; Fig. 2).", "1 B; 2"),
+        ("Cells grew (Smith and Lee, 2004a), see Figure 1B.", "1 B"),
+        ("Cells grew (Smith 2004: fig. 1B; Smith (2004), fig. 2).", "other 1 B; other 2"),
+        (
+            "As shown in Figure 9 there was growth (see Fig. 1 there, Fig. 2 therein).",
+            "9; other 1; other 2",
+        ),
+        ("The LI grew more than the SI (Fig. 3B); see the SI, Fig. 2.", "3 B; supp 2"),
         # What is none.
         ("The figure shows 3 cells and a figure-of-8 knot.", ""),
         ("Mitotic figures were seen in 2 of 10 fields.", ""),

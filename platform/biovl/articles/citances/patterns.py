@@ -167,7 +167,7 @@ SUPPLEMENT_BEFORE = re.compile(
     r"""
     (?<![A-Za-z\d-])(?:
       (?:(?:[Oo]nline|[Ww]eb|[Ee]lectronic|[Ee]xtended)[\s-])?
-      (?:[Ss]upplement(?:ary|al|ing|s)?|SUPPLEMENT(?:ARY|AL)|[Ss]upp?l?\b\.?|[Ss]upporting|SI\b|ESM\b|
+      (?:[Ss]upplement(?:ary|al|ing|s)?|SUPPLEMENT(?:ARY|AL)|[Ss]upp?l?\b\.?|[Ss]upporting|SI\b(?!\s\()|ESM\b|
          [Ee]xtended\s[Dd]ata|[Ee]xpanded\s[Vv]iew|(?:[Oo]nline|[Ww]eb|[Ee]lectronic)(?=\s?$)|
          [Oo]nline\s[Rr]esources?|[Aa]dditional\s[Ff]iles?|[Mm]ultimedia|[Aa]ppendix(?=\sS\d)|S\d{1,2}\s(?:Text|File|Appendix|Data))
       (?:[\s-](?:[Mm]aterials?|[Ii]nformation|[Ii]nfo|[Dd]ata|[Oo]nline|[Ff]iles?|[Cc]ontents?|
@@ -201,7 +201,8 @@ OTHER_AFTER = re.compile(
       [Rr]ef(?:erence|s|\.|s\.)?\.?\s?[\[(]?\d | \[\d | \(?{_AUTHORS},?\s[\[(]?(?:1[89]|20)\d\d
       | {_NAME}(?:\s(?:and|&)\s{_NAME}|\set\sal) | [Rr]eference | their\s
       | that\s(?:paper|study|work)
-    ) | \sthere(?:in)?\b | \sof\s(?:that|the\soriginal)\s(?:paper|article|publication|study)
+    ) | \sthere(?:in\b|(?=\s?[),.;:\]]|\Z))
+      | \sof\s(?:that|the\soriginal)\s(?:paper|article|publication|study)
     """,
     re.VERBOSE,
 )
@@ -209,7 +210,7 @@ OTHER_BEFORE = re.compile(
     rf"""
     (?<!\w)(?:[Tt]heir | {_NAME}(?:\set\sal\.?)?['’]s) \s (?:own\s)?$
     | (?<!\w)(?:{_NAME}|al\.?)\s?,?\s?[\[(]?(?:1[89]|20)\d\d[a-z]?
-      (?:(?P<listed>,\s)|\)?[,:]\s?)(?:pp?\.\s?)?(?:\d+[\d,\s{DASH}]{{0,12}},\s?)?(?:see\s)?$
+      (?:(?P<listed>\)?,\s)|\)?[,:]\s?)(?:pp?\.\s?)?(?:\d+[\d,\s{DASH}]{{0,12}},\s?)?(?:see\s)?$
     | \[\d{{1,3}}[,:]\s?(?:see\s)?$ | [Rr]ef\.?\s?\[?\d{{1,3}}\]?,\s?$
     """,
     re.VERBOSE,
