@@ -156,7 +156,7 @@ def told(sentence: str) -> str:
         # Kinds.
         ("Cells grew (Supplementary Fig. 3b).", "supp 3 b"),
         ("Cells grew (Fig. S3b and Table S2).", "supp S3 b"),
-        ("Cells grew (Additional file 1: Figure S3).", "supp S3"),
+        ("Cells grew (Additional file 1: Figure S3; Additional Fig. 2).", "supp S3; supp 2"),
         ("Cells grew (Extended Data Fig. 1f,g).", "supp 1 f g"),
         ("Cells grew (Fig 4 and S2 Fig).", "4; supp S2"),
         ("Cells grew (S1A and S1B Fig, S2 Table).", "supp S1 A B"),

@@ -169,7 +169,7 @@ SUPPLEMENT_BEFORE = re.compile(
       (?:(?:[Oo]nline|[Ww]eb|[Ee]lectronic|[Ee]xtended)[\s-])?
       (?:[Ss]upplement(?:ary|al|ing|s)?|SUPPLEMENT(?:ARY|AL)|[Ss]upp?l?\b\.?|[Ss]upporting|SI\b(?!\s\()|ESM\b|
          [Ee]xtended\s[Dd]ata|[Ee]xpanded\s[Vv]iew|(?:[Oo]nline|[Ww]eb|[Ee]lectronic)(?=\s?$)|
-         [Oo]nline\s[Rr]esources?|[Aa]dditional\s[Ff]iles?|[Mm]ultimedia|[Aa]ppendix(?=\sS\d)|S\d{1,2}\s(?:Text|File|Appendix|Data))
+         [Oo]nline\s[Rr]esources?|[Aa]dditional\s[Ff]iles?|Additional(?=\s?$)|[Mm]ultimedia|[Aa]ppendix(?=\sS\d)|S\d{1,2}\s(?:Text|File|Appendix|Data))
       (?:[\s-](?:[Mm]aterials?|[Ii]nformation|[Ii]nfo|[Dd]ata|[Oo]nline|[Ff]iles?|[Cc]ontents?|
          [Rr]esources?|[Dd]igital|[Ss]upplement|[Aa]ppendix)\b\.?){0,3}
       (?:\s?[A-Z]?\d{1,2}[A-Za-z]?\b)?
