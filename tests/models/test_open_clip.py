@@ -169,6 +169,17 @@ def test_a_sigmoid_model_has_a_bias():
         ({"text_cfg": {"hf_model_name": "x"}, "text_transformer": {"model_type": "gpt2"}}, "gpt2"),
         ({"text_cfg": {}}, "architecture.*embed_dim, vision_cfg.*text_cfg"),
         ({"patch_dropout": 1}, "patch_dropout"),
+        ({"text_cfg": {**TEXT, "heads": 3}}, "must be divisible by num_heads"),
+        ({"vision_cfg": {**VISION, "head_width": 256}}, "num_heads must be greater than 0"),
+        (
+            {
+                "text_cfg": {"hf_model_name": "x"},
+                "text_transformer": {"model_type": "bert", "num_attention_heads": 7},
+            },
+            "not a multiple of the number of attention heads",
+        ),
+        ({"image_size": 8}, "smaller than its patches"),
+        ({"image_std": [0.5, 0, 0.5]}, r"image_std\.1: .*greater than 0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(settings, reason):

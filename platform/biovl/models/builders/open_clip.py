@@ -19,7 +19,7 @@ from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
 from open_clip.hf_model import HFTextEncoder
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
 from open_clip.pretrained import get_pretrained_cfg
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
@@ -70,7 +70,7 @@ class Config:
     size; another size is another model name."""
     image_mean: tuple[float, float, float] | None = None
     """Mean of RGB in 0..1. None: from the architecture's folder, otherwise OpenAI's."""
-    image_std: tuple[float, float, float] | None = None
+    image_std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
     """Standard deviation of RGB in 0..1. None: from the architecture's folder, otherwise
     OpenAI's."""
 
@@ -414,10 +414,12 @@ def _construct(plan: _Plan) -> CustomTextCLIP:
     text_cfg = cfg["text_cfg"] if plan.transformer is None else _PLACEHOLDER
     try:
         model = CustomTextCLIP(**{**cfg, "text_cfg": text_cfg})
-    except (TypeError, RuntimeError) as error:
+        if plan.transformer is not None:
+            model.text = _text_tower(plan)
+    # Libraries check few settings: a wrong one fails where it is first used.
+    except (TypeError, RuntimeError, ValueError, AssertionError, ArithmeticError) as error:
         raise ConfigError(f"open_clip cannot build this model: {error}") from error
     if plan.transformer is not None:
-        model.text = _text_tower(plan)
         model.context_length, model.vocab_size = model.text.context_length, model.text.vocab_size
     _check_image_tower(model.visual, cfg["vision_cfg"])
     return model
@@ -449,6 +451,10 @@ def _check_image_tower(visual: Any, vision: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"image_size {size}: {vision['timm_model_name']} reads {own[0]} px; choose the timm "
             "model of this size, such as vit_base_patch16_384"
+        )
+    if 0 in getattr(visual, "grid_size", ()):
+        raise ConfigError(
+            f"image_size {size}: an image is smaller than its patches (vision_cfg.patch_size)"
         )
     if share and isinstance(vision.get("layers"), (list, tuple)):
         raise ConfigError("patch_dropout: a convolutional tower has no patches to leave out")
