@@ -15,6 +15,8 @@ TEXTS = [
     # What ftfy and the entities of HTML repair.
     "patient’s “lesions” … ﬁbrosis \ufffc = 5; schÃ¶n, A &amp;amp; B &lt; 5 µm\u200b",
     "!!! ??? ... (((())))",
+    # Control characters, which ftfy removes.
+    "\x07A\x00B\x7f",
 ]
 
 

@@ -38,7 +38,8 @@ def clip_token_counts(texts: Iterable[str]) -> np.ndarray:
 
 
 def _repaired(text: str) -> str:
-    if text.isascii() and "&" not in text:
+    # ftfy removes control characters.
+    if text.isascii() and text.isprintable() and "&" not in text:
         return text
     return html.unescape(html.unescape(ftfy.fix_text(text)))
 
