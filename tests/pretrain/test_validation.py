@@ -20,6 +20,7 @@ from biovl.core.plugins import Plugin
 from biovl.core.shards import ShardWriter
 from biovl.models import encoder
 from biovl.pretrain import config as pretrain_config
+from biovl.pretrain import validation_job
 from biovl.pretrain.card_sections import scores_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
@@ -51,6 +52,34 @@ def test_a_split_of_which_nothing_can_be_read_is_named(
     checkpoints.wait()
     with pytest.raises(error, match=message):
         validate(config, 1, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_scores_of_a_checkpoint_that_a_rollback_discards_meanwhile_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
+) -> None:
+    changes = {"corpus": "corpus", "out": str(tmp_path)}
+    config = configs.build(
+        PretrainConfig, {**configs.recipe_settings(pretrain_config.tiny()), **changes}
+    )
+    checkpoints = Checkpoints(config.out)
+
+    def save(weight: float) -> None:
+        checkpoints.save({"steps_done": 4, "model": {"weight": torch.tensor([weight])}})
+        checkpoints.wait()
+
+    def roll_back(*_: object) -> dict[str, float]:
+        checkpoints.discard_after(3)
+        if is_made_again:
+            save(2.0)
+        return {"loss": 1.0}
+
+    save(1.0)
+    monkeypatch.setattr(validation_job, "validate", lambda *_: {"loss": 2.0})
+    assert validation_job.scores_of(config, 4, torch.device("cpu")) == {"loss": 2.0}
+    monkeypatch.setattr(validation_job, "validate", roll_back)
+    with pytest.raises(TrainingError, match="step 4 was discarded by a rollback"):
+        validation_job.scores_of(config, 4, torch.device("cpu"))
 
 
 def bert_words(folder: Path) -> str:

@@ -115,8 +115,21 @@ def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
     """Score the checkpoint of an epoch, note the scores in the draft, and return a log line."""
     config: PretrainConfig = configs.build(PretrainConfig, plain)
     device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
-    scores = validate(config, steps_done, device)
-    if steps_done not in Checkpoints(config.out).steps():
-        raise TrainingError(f"the checkpoint after step {steps_done} was discarded by a rollback")
+    scores = scores_of(config, steps_done, device)
     Draft(config.out).note(note_name(epoch), scores)
     return describe_scores(epoch, scores)
+
+
+def scores_of(config: PretrainConfig, steps_done: int, device: torch.device) -> dict[str, float]:
+    """Return ``validate``, of a checkpoint that is still the same afterwards.
+
+    Raises:
+        TrainingError: If a rollback has discarded the checkpoint meanwhile, even if there is a new
+            one of the same step.
+    """
+    checkpoints = Checkpoints(config.out)
+    before = checkpoints.sha256(steps_done)
+    scores = validate(config, steps_done, device)
+    if steps_done not in checkpoints.steps() or checkpoints.sha256(steps_done) != before:
+        raise TrainingError(f"the checkpoint after step {steps_done} was discarded by a rollback")
+    return scores
