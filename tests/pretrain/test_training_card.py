@@ -134,6 +134,14 @@ def test_the_licence_is_no_freer_than_the_data(licenses, spdx, name) -> None:
     assert found["pipeline_tag"] == "zero-shot-image-classification"
 
 
+def test_scores_say_if_initial_weights_may_have_been_trained_on_their_pairs() -> None:
+    but = "; what the initial weights were trained on was not compared."
+    assert but in card()
+    scratch = Plugin("open_clip", {"architecture": "ViT-B-32", "image_weights": ""})
+    text = card(config=replace(CONFIG, model=scratch))
+    assert "Pairs share no article and no group with those of training." in text
+
+
 def test_the_licence_of_a_fork_is_no_freer_than_the_data_of_the_runs_before() -> None:
     entry = {
         **{"run": "s3://bucket/first", "step": 20, "pairs": 640, "checkpoint_sha256": "c" * 64},

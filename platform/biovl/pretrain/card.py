@@ -100,7 +100,7 @@ def model_card(
         f"# {name}",
         _what(model),
         _loading(model),
-        scores_section(scores, epoch, lineage),
+        scores_section(scores, epoch, lineage, has_weights=bool(_initial_weights(config))),
         _pictures(plots),
         _training(config, mixture, rows, hardware, code),
         rollbacks_section(rollbacks),
@@ -214,6 +214,17 @@ def _pictures(plots: Sequence[str]) -> str:
     return "\n\n".join(f"![{caption}]({PLOTS}/{name})" for caption, name in shown)
 
 
+def _initial_weights(config: PretrainConfig) -> dict[str, str]:
+    """Return the sources of the initial weights, by what they are for."""
+    settings = config.model.settings
+    names = {
+        "both towers": "weights",
+        "the image tower": "image_weights",
+        "the text tower": "text_weights",
+    }
+    return {what: settings[name] for what, name in names.items() if settings.get(name)}
+
+
 def _training(
     config: PretrainConfig,
     mixture: Mixture,
@@ -221,16 +232,7 @@ def _training(
     hardware: str,
     code: str,
 ) -> str:
-    settings = config.model.settings
-    start = {
-        what: settings[name]
-        for what, name in (
-            ("both towers", "weights"),
-            ("the image tower", "image_weights"),
-            ("the text tower", "text_weights"),
-        )
-        if settings.get(name)
-    }
+    start = _initial_weights(config)
     began = ", ".join(f"{what} from `{source}`" for what, source in start.items())
     batches = [f"{config.batch.pairs:,} pairs"]
     batches += [f"{n:,} from epoch {e + 1}" for e, n in sorted(config.batch.later.items())]

@@ -22,8 +22,17 @@ def scores_section(
     scores: Mapping[int, Mapping[str, float]],
     epoch: int,
     lineage: Sequence[Mapping[str, Any]] = (),
+    *,
+    has_weights: bool = False,
 ) -> str:
-    """Return the scores by epoch, with the pool size and chance level."""
+    """Return the scores by epoch, with the pool size and chance level.
+
+    Args:
+        scores: Scores by epoch, from 0; may be empty.
+        epoch: Epoch of the published weights, from 0.
+        lineage: Checkpoints that the run descends from, the oldest first.
+        has_weights: Whether the run began with weights that others trained.
+    """
     if not scores:
         return "## Scores\n\nIt was not validated: the corpus has no pairs for it."
     last = scores[max(scores)]
@@ -54,17 +63,18 @@ def scores_section(
 
 How often the text of an image is the nearest of all texts (R@1), or among the nearest 5 or 10, \
 and the image of a text likewise. It depends on how many pairs there are to choose from: fewer is \
-easier. {_unseen(lineage)} The loss is the mean over \
+easier. {_unseen(lineage, has_weights)} The loss is the mean over \
 batches of {last["loss_block"]:,.0f} pairs.
 
 {table(["epoch", "pairs", "loss", *heads], rows)}{_tasks(scores, epoch)}"""
 
 
-def _unseen(lineage: Sequence[Mapping[str, Any]]) -> str:
+def _unseen(lineage: Sequence[Mapping[str, Any]], has_weights: bool) -> str:
     """Return whether the pairs are others than those of training."""
     warning = seen_val_warning(lineage[-1]) if lineage else None
     if warning is None:
-        return "Pairs share no article and no group with those of training."
+        but = "; what the initial weights were trained on was not compared" if has_weights else ""
+        return f"Pairs share no article and no group with those of training{but}."
     return f"**{warning[0].upper()}{warning[1:]}.**"
 
 
