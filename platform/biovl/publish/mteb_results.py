@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.public_scores import PublicScore
 from biovl.benchmark.report_files import predictions
-from biovl.benchmark.tasks.zero_shot import softmax
 from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 from biovl.publish.config import HubData
@@ -101,7 +101,7 @@ def result_json(labels: Sequence[int], similarity_N2: np.ndarray, date: str) -> 
 
     task: Any = mteb.get_task(TASK)
     # MTEB's ``similarity_functions.similarity``: a softmax at a fixed scale.
-    probability_N2 = softmax(_SCALE * similarity_N2)
+    probability_N2 = softmax(_SCALE * similarity_N2, axis=1)
     scores: Mapping[str, float] = task._calculate_scores(list(labels), probability_N2)
     row = {**scores, "main_score": scores[task.metadata.main_score]}
     result = TaskResult(

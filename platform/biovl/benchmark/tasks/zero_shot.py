@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import softmax
 
 from biovl.benchmark import bootstrap, class_names, classification, classification_plots, selection
 from biovl.benchmark import data as opening
@@ -127,7 +128,7 @@ class ZeroShot:
         class_CD = class_embeddings(embedded, words, self.templates)
         similarity_NC = np.full((count, len(words)), np.nan)
         similarity_NC[is_read_N] = (embedded.image_ND[is_read_N] @ class_CD.T).astype(np.float64)
-        probability_NC = softmax(embedded.logit_scale * similarity_NC)
+        probability_NC = softmax(embedded.logit_scale * similarity_NC, axis=1)
         predicted_N = np.full(count, -1)
         rng = np.random.default_rng(self.config.seed)
         predicted_N[is_read_N] = classification.nearest_class(similarity_NC[is_read_N], rng)
@@ -190,13 +191,6 @@ def class_embeddings(
     mean_CD = text_CTD.mean(axis=1)
     unit_CD: np.ndarray = mean_CD / np.linalg.norm(mean_CD, axis=1, keepdims=True)
     return unit_CD
-
-
-def softmax(logit_NC: np.ndarray) -> np.ndarray:
-    """Return the softmax of each row. float64, [N, C]."""
-    raised_NC = np.exp(logit_NC - logit_NC.max(axis=1, keepdims=True))
-    probability_NC: np.ndarray = raised_NC / raised_NC.sum(axis=1, keepdims=True)
-    return probability_NC
 
 
 def _scored(
