@@ -92,6 +92,32 @@ def test_a_letter_that_the_caption_passes_over_is_no_panel_by_itself(names: str)
     assert [panel.label for panel in found] == list(names)
 
 
+def test_an_inset_may_extend_beyond_its_panel() -> None:
+    boxes = [Box(0, 0, 290, 400), Box(310, 0, 600, 400), Box(200, 250, 340, 330)]
+    pixels = noise(boxes[:2])
+    pixels[250:330, 200:340] = 120
+    labels = [Label("A", Box(5, 5, 25, 25), 0.9), Label("B", Box(315, 5, 335, 25), 0.9)]
+    proposals = [Proposal(box, 0.9) for box in boxes]
+    found = split_figure(pixels, labels=labels, expected=["A", "B", "C"], proposals=proposals)
+    assert hits([panel.box for panel in found], boxes) == 3
+
+
+@pytest.mark.parametrize(("score", "panels"), [(0.9, 5), (0.6, 1)])
+def test_confident_proposals_as_many_as_the_captions_labels_may_differ_in_size(
+    score: float, panels: int
+) -> None:
+    insets = [Box(20 + 140 * at, 280, 140 + 140 * at, 380) for at in range(4)]
+    boxes = [Box(0, 0, 600, 400), *insets]
+    pixels = noise(boxes[:1])
+    for inset in insets:
+        pixels[int(inset.y0) : int(inset.y1), int(inset.x0) : int(inset.x1)] = 120
+    labels = [Label("A", Box(5, 5, 25, 25), 0.9)]
+    proposals = [Proposal(box, score) for box in boxes]
+    found = split_figure(pixels, labels=labels, expected=list("ABCDE"), proposals=proposals)
+    assert len(found) == panels
+    assert hits([panel.box for panel in found], boxes) == panels
+
+
 def test_nonsense_changes_nothing_where_labels_and_cuts_agree() -> None:
     boxes = [Box(0, 0, 290, 400), Box(310, 0, 600, 400)]
     pixels, names = noise(boxes), ["A", "B"]

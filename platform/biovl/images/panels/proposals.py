@@ -16,8 +16,8 @@ _NEARLY = 0.7
 
 _INSET = 0.3
 """Maximum area of an inset, as a fraction of the panel around it."""
-_INSIDE = 0.9
-"""Minimum fraction of an inset that is in the panel around it."""
+_INSIDE = 0.6
+"""Minimum fraction of an inset that is in the panel around it; it may extend beyond the panel."""
 
 
 @dataclass(frozen=True, slots=True)

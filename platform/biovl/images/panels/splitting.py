@@ -6,6 +6,7 @@ evidence a figure stays whole.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,9 @@ _ORDERLY, _CLEAR = 0.85, 1.5
 
 _SURE = 0.5
 """Minimum score of a label that is not in the caption."""
+
+_AGREED = 0.65
+"""Minimum score of all proposals if they are as many as the caption's labels, to be the panels."""
 
 
 def split_figure(
@@ -75,10 +79,12 @@ def _chosen(
 
     Letters on an axis are sometimes read as labels. Panels are therefore also searched for without
     labels, and used if those with labels are in no order. Where a caption passes over a letter, a
-    detector's proposals decide whether that panel exists.
+    detector's proposals decide whether that panel exists. Where they are as many as its labels, and
+    all are confident, they are the panels, unless cuts are clear.
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
     counts = [count, count + len(skipped_letters(expected))] if proposed else [count]
+    is_agreed = len(proposed) == count and all(one.score >= _AGREED for one in proposed)
     axes = cut_axes(expected)
     best: PanelChoice | None = None
     for labels in (known, ()):
@@ -93,13 +99,19 @@ def _chosen(
             choices = [chooser.choose()]
             if proposed:
                 choices.append(chooser.as_proposed(choices[0]))
+            if is_agreed and len(choices[-1].leaves) == count and not _is_clear(choices[0]):
+                # Their sizes are as seen, and need not be alike.
+                return replace(choices[-1], imbalance=0.0)
             for choice in choices:
                 if best is None or choice.quality > best.quality:
                     best = choice
-        is_clear = best is not None and best.fit > _ORDERLY and best.cost < _CLEAR
-        if is_clear or len(expected) < 2:
+        if (best is not None and _is_clear(best)) or len(expected) < 2:
             break
     return best
+
+
+def _is_clear(choice: PanelChoice) -> bool:
+    return choice.fit > _ORDERLY and choice.cost < _CLEAR
 
 
 def _whole(width: int, height: int) -> PanelFound:
