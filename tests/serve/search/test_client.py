@@ -181,7 +181,9 @@ def test_an_answer_that_is_not_of_the_service_is_named(
         lambda: client.figure("PMC1_f1"),
         client.models,
     ):
-        with pytest.raises(BiovlError, match=r"instead of a JSON object with '.*: is this the addr"):
+        with pytest.raises(
+            BiovlError, match=r"instead of a JSON object with '.*: is this the addr"
+        ):
             ask()
 
 
