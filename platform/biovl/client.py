@@ -380,11 +380,11 @@ def _of_another_server(answer: httpx.Response, expected: str) -> BiovlError:
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
-    """Return the problem of a response; errors of Ray Serve itself are plain text."""
+    """Return the problem of a response; those of Ray Serve and of proxies are none."""
     try:
         found = answer.json()
     except ValueError:
         found = None
-    if isinstance(found, dict):
+    if isinstance(found, dict) and "title" in found:
         return found
     return {"title": answer.reason_phrase, "detail": answer.text[:500]}

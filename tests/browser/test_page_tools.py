@@ -142,6 +142,19 @@ def test_an_error_is_said_in_the_words_of_the_service(opened: Opened, address: s
     assert notice.is_hidden()
 
 
+def test_an_error_of_another_server_is_shown(opened: Opened, address: str) -> None:
+    page = opened(address)
+    page.watch.expects_errors = True
+    page.wait_for_selector("text=36 figures")
+    page.route(
+        "**/v1/search", lambda route: route.fulfill(status=403, json={"message": "no such route"})
+    )
+    page.fill("#q", "red circle")
+    page.press("#q", "Enter")
+    page.wait_for_selector("#notice:has-text('The service answered 403')")
+    assert "no such route" in page.inner_text("#notice")
+
+
 def test_a_broken_image_is_refused_by_the_service_and_said(opened: Opened, address: str) -> None:
     page = opened(address)
     page.watch.expects_errors = True

@@ -27,15 +27,14 @@ async function problemOf(response) {
   const after = response.headers.get("Retry-After");
   const wait_s = after === null ? null : Number(after);
   const text = await arrived(response.text());
+  let body = null;
   try {
-    const body = JSON.parse(text);
-    return new Problem({ title: response.statusText, ...body, status: response.status }, wait_s);
+    body = JSON.parse(text);
   } catch {
-    return new Problem(
-      { status: response.status, title: `The service answered ${response.status}`, detail: text.slice(0, 200) },
-      wait_s,
-    );
+    // Of a server in front of the service, as JSON without a title may be.
   }
+  const unknown = { title: `The service answered ${response.status}`, detail: text.slice(0, 200) };
+  return new Problem({ ...(body?.title ? body : unknown), status: response.status }, wait_s);
 }
 
 const pause = (seconds, signal) =>

@@ -193,6 +193,14 @@ def test_a_page_in_place_of_an_image_is_named(monkeypatch: pytest.MonkeyPatch) -
         answering(iter([page]), monkeypatch).image("PMC1_f1")
 
 
+@pytest.mark.parametrize(
+    "answer", [{"text": "no such route"}, {"json": {"message": "no such route"}}]
+)
+def test_an_error_of_another_server_is_shown(answer: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RequestRefused, match=r"403 Forbidden: .*no such route"):
+        answering(iter([httpx.Response(403, **answer)]), monkeypatch).search("x")
+
+
 def test_a_problem_of_the_service_itself_is_not_asked_again(address: str) -> None:
     class Broken(SmallEngine):
         asked = 0
