@@ -224,6 +224,11 @@ EXPANDED: list[tuple[str, dict[str, str], str]] = [
     # Explained otherwise in the caption.
     ("CT, control; TX, treated.", {"CT": "computed tomography"}, "CT, control; TX, treated."),
     ("CT = control tissue", {"CT": "computed tomography"}, "CT = control tissue"),
+    (
+        "†PP = Prática Profissional",
+        {"PP": "professional practice"},
+        "†PP = Prática Profissional",
+    ),
     ("HR = 1.5", {"HR": "hazard ratio"}, "Hazard ratio (HR) = 1.5"),
     (
         "mRNA of mTOR",

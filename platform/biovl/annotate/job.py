@@ -54,7 +54,7 @@ _BLOCK_BYTES = 1 << 20
 _JOINED = "joined"
 """Folder of the receipts of joined parts in the draft."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 

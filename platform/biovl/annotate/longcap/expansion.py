@@ -11,7 +11,10 @@ _UNITS = frozenset(
     "kda bp kb mb gb cp cfu pfu iu mv ma na pa kv rpm mol mmol gy cgy ev kev mev db cc au ppm ppb "
     "sd se x".split()
 )
-_KEY = r"(?:\s*[=:]\s*[a-z(]|\s(?:indicates?|denotes?|represents?|stands?\s+for|means?)\s)"
+_KEY = (
+    r"(?:\s*[=:]\s*[a-z(]|\s*=\s*[A-ZÀ-Þ][a-zß-ÿ]"
+    r"|\s(?:indicates?|denotes?|represents?|stands?\s+for|means?)\s)"
+)
 # A longer name: TNF-α, CD4+, AR-V7, ERK1/2, IL-6R, but not MRI-guided and PET/CT.
 _GOES_ON = re.compile(r"[\w+*′’'^]|[-‐‑–](?![a-z]{3})|/(?![A-Za-z]{2})|\.\d")
 _GOES_BEFORE = re.compile(

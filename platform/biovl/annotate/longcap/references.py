@@ -20,7 +20,12 @@ _HEAD = (
 )
 _LETTER = r"[A-Za-z](?:[ivx]{0,3}|\d)['′]?"
 # A closing bracket without an opening one ends the bracket around the reference.
-_PANEL = rf"(?:\({_LETTER}\)|{_LETTER})(?![A-Za-z\d]|-(?!panel)[a-z]{{2}})"
+# As are "Figure 2(E–G)" and "Figure 2 (a, b)"; "p value" and "t test" are no panels.
+_IN_BRACKETS = rf"\({_LETTER}(?:\s?[,&–-]\s?{_LETTER})*\)"
+_PANEL = (
+    rf"(?:{_IN_BRACKETS}|{_LETTER})"
+    r"(?![A-Za-z\d]|-(?!panel)[a-z]{2}|(?<=[pPtT])\s(?:value|test)s?\b)"
+)
 _NUMBER = (
     rf"(?:[SEA]?\d{{1,3}}(?:\.\d{{1,2}})?(?:\s?[,.:]?\s?{_PANEL})?(?![A-Za-z\d])|[IVX]{{1,5}}\b)"
 )
@@ -47,7 +52,11 @@ _REFERENCE = re.compile(rf"{_ONE}(?:{_JOINT}{_ONE})*")
 _BEHIND_COMMA = re.compile(rf"\s*[,;]\s+({_REFERENCE.pattern})\s*$")
 _SEE = re.compile(rf"[,;]\s*[Ss]ee\s(?:also\s)?({_REFERENCE.pattern})\s*(?=\.?\s*$)")
 _IS_FIGURE = re.compile(r"[Ff]ig|FIG")
-_BRACKET = re.compile(r"[(\[]((?:[^()\[\]]|\([A-Za-z\d,–-]{1,5}\)){1,300})[)\]]")
+_BRACKET = re.compile(
+    # Alternatives that exclude each other: otherwise an open bracket would be tried in 2^n ways.
+    r"[(\[]((?:[^()\[\]]|\([A-Za-z\d,–-]{1,5}\)"
+    rf"|(?!\([A-Za-z\d,–-]{{1,5}}\)){_IN_BRACKETS}){{1,300}})[)\]]"
+)
 _WORKS = re.compile(r"\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*")
 _NUMBERED_WORKS = re.compile(r"(?<=[a-z\d%)”’.,;\s])\[\s?\d{1,4}(?:\s?[,;–-]\s?\d{1,4})*\s?\]")
 _BEFORE_INTERVAL = re.compile(r"(?:\b(?:CI|IQR|range|intervals?|domain)|[=×∈⊂~])[\s,:]*$")
@@ -77,6 +86,8 @@ _TIDY = (
     (re.compile(r" ([,.;:!?)\]])"), r"\1"),
     (re.compile(r"([(\[]) "), r"\1"),
     (re.compile(r",(?=[,.;:])"), ""),
+    # What is left of "(Table 1, [34])".
+    (re.compile(r"[,;]\s*(?=[)\]])"), ""),
     (re.compile(r"^[\s,;.]+"), ""),
     (re.compile(r"(?<!\.)\.\.$"), "."),
 )
