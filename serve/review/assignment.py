@@ -79,6 +79,8 @@ class ReviewerState:
     """Clusters that are reserved for this reviewer."""
     own: Mapping[int, bool]
     """Clusters with a counted vote of this reviewer, and whether the vote was given after a tie."""
+    lost: frozenset[int]
+    """Clusters with a vote of this reviewer that no longer counts: the taxonomy has changed."""
     practised: frozenset[int]
     """Practice clusters for which this reviewer has voted."""
     passed: Mapping[int, float]
@@ -97,6 +99,7 @@ def reviewer_state(
     """Return the current state of the database for one reviewer."""
     keys = {one.cluster_id: one.key for one in clusters.values()}
     own: dict[int, bool] = {}
+    lost: set[int] = set()
     practised: set[int] = set()
     for row in connection.execute(votes.select().where(votes.c.reviewer == reviewer)):
         if keys.get(row.cluster_id) != row.key:
@@ -105,6 +108,8 @@ def reviewer_state(
             practised.add(row.cluster_id)
         elif is_counted(row, taxonomy):
             own[row.cluster_id] = row.is_again
+        else:
+            lost.add(row.cluster_id)
     skipped: dict[int, float] = {}
     passed: dict[int, float] = {}
     for row in connection.execute(skips.select().where(skips.c.reviewer == reviewer)):
@@ -134,6 +139,7 @@ def reviewer_state(
         taken=taken,
         reserved=tuple(sorted(reserved)),
         own=own,
+        lost=frozenset(lost),
         practised=frozenset(practised),
         passed=passed,
         skipped=skipped,
@@ -213,7 +219,8 @@ def may_reserve(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
 
 def may_vote(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
     """Return whether a reviewer may vote on a cluster: they hold a slot, or one is free."""
-    return cluster_id in now.own or cluster_id in now.reserved or _is_open(cluster_id, rules, now)
+    has_slot = cluster_id in now.own or cluster_id in now.lost or cluster_id in now.reserved
+    return has_slot or _is_open(cluster_id, rules, now)
 
 
 def reserve(connection: Connection, cluster: Cluster, reviewer: str, reservation_s: float) -> None:

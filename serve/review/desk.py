@@ -236,7 +236,8 @@ class Desk:
                 " another reviewer took the place. Nothing was saved; take the next",
             )
         most = self.settings.clusters_per_reviewer
-        if most is not None and vote.cluster_id not in now.own and len(now.own) >= most:
+        is_new = vote.cluster_id not in now.own and vote.cluster_id not in now.lost
+        if most is not None and is_new and len(now.own) >= most:
             raise Problem(
                 409, "enough", f"you have answered {most} clusters, the maximum of one reviewer"
             )

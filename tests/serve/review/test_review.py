@@ -396,6 +396,23 @@ def test_a_vote_whose_names_the_taxonomy_lost_is_asked_for_again(tmp_path: Path)
     assert done["progress"]["overall"]["complete"] == 1
 
 
+def test_a_vote_whose_names_the_taxonomy_lost_is_changed_where_others_have_voted(
+    tmp_path: Path,
+) -> None:
+    folder = publish_concepts(tmp_path / "concepts", clusters=1)
+    ann = Reviewer(review(folder, votes_per_cluster=2), "ann")
+    sheet = ann.take()
+    ann.vote(sheet, global_concepts=["Maps"], local_concepts=["map"])
+    own = tmp_path / "own.yaml"
+    own.write_text("concepts: {PCR: [gel]}")
+    app = review(folder, votes_per_cluster=2, taxonomy=str(own))
+    new = {"global_concepts": ["PCR"], "local_concepts": ["gel"]}
+    for name in ("bob", "cat"):
+        one = Reviewer(app, name)
+        one.vote(one.take(), **new)
+    assert Reviewer(app, "ann").vote(sheet, **new).status_code == 200
+
+
 def test_a_tie_that_outlived_a_second_look_is_asked_for_again_where_a_list_has_it(
     tmp_path: Path,
 ) -> None:
