@@ -10,6 +10,10 @@ DEFINED: list[tuple[str, dict[str, str]]] = [
     ("stained with hematoxylin and eosin (H&E)", {"H&E": "hematoxylin and eosin"}),
     ("cells in phosphate-buffered saline (PBS; pH 7.4)", {"PBS": "phosphate-buffered saline"}),
     ("the mean arterial pressure (MAP, mmHg) rose", {"MAP": "mean arterial pressure"}),
+    ("a “synthetic” SBV (sSBV) and a \"magnetic\" resonance scan (MRS)", {
+        "MRS": "magnetic resonance scan",
+        "sSBV": "synthetic SBV",
+    }),
     ("by immunohistochemistry (IHC)", {"IHC": "immunohistochemistry"}),
     ("enzyme-linked immunosorbent assay (ELISA)", {"ELISA": "enzyme-linked immunosorbent assay"}),
     ("the electroencephalogram (EEG) slowed", {"EEG": "electroencephalogram"}),

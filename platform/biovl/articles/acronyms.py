@@ -102,6 +102,7 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
         # A superscript number of a cited work: "Model Intercomparison Project19".
         cited = _CITED.search(long)
         long = long[: cited.start()] if cited and cited[0] not in short else long
+        long = _without_half_quotes(long)
         key = _stems(long)
         found.setdefault(short, Counter())[key] += weight
         readings.setdefault(f"{short} {key}", Counter())[long] += weight
@@ -114,6 +115,14 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
             long = readings[f"{short} {key}"].most_common(1)[0][0]
             acronyms.append(Acronym(short, _as_within(long, words)))
     return acronyms
+
+
+def _without_half_quotes(long: str) -> str:
+    """Return a long form without a quotation mark that was opened before it."""
+    for opening, closing in ("“”", "«»", '""'):
+        if long.count(closing) == 1 and (opening == closing or opening not in long):
+            long = long.replace(closing, "")
+    return long
 
 
 def is_short_form(token: str) -> bool:
