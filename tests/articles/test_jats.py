@@ -490,6 +490,27 @@ def test_members_of_a_group_have_its_caption_before_their_own() -> None:
     assert [len(f.mentions) for f in content.figures] == [1, 1]
 
 
+def test_a_thumbnail_next_to_an_image_is_no_image() -> None:
+    pair = (
+        "<graphic content-type='image' xlink:href='a.jpg'/>"
+        "<graphic content-type='thumb' xlink:href='a.gif'/>"
+    )
+    content = article(
+        f"<fig>{pair}<graphic xlink:href='b.jpg'/></fig><fig><p>{pair}</p></fig>"
+        f"<fig><p><alternatives>{pair}</alternatives></p></fig>"
+        "<fig><graphic content-type='thumb' xlink:href='c.gif'/></fig>",
+        front=f"<abstract abstract-type='graphical'><p><alternatives>{pair}</alternatives></p></abstract>",
+    )
+    one, image = Graphic(["a.jpg"]), Graphic(["a.jpg"], ["a.gif"])
+    assert [f.graphics for f in content.figures] == [
+        [one, Graphic(["b.jpg"])],
+        [one],
+        [image],
+        [Graphic(["c.gif"])],
+        [image],
+    ]
+
+
 def test_the_image_of_a_group_belongs_to_its_captions_in_all_languages() -> None:
     content = article(
         "<fig-group id='g'><fig xml:lang='pt'><caption><p>Forno.</p></caption></fig>"

@@ -6,6 +6,7 @@ cannot be parsed is a result with a reason, not an exception.
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lxml import etree
@@ -171,7 +172,7 @@ def _content(article: etree._Element) -> ArticleContent:
     language = article.get(_XML_LANG)
     shared = _shared_texts(places)
     groups = {place.group for place in places if place.group is not None}
-    group_images = {group: _images(group) for group in groups}
+    group_images = {group: _images_of(_own_graphics(group)) for group in groups}
     figures = [
         _figure(place, found, language, shared, group_images.get(place.group, []))
         for place, found in zip(places, mentions, strict=True)
@@ -322,37 +323,44 @@ def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
 
 def _graphics(figure: etree._Element) -> list[Graphic]:
     """Return the published images of a figure, in order."""
-    images = _images(figure)
+    images = _images_of(_own_graphics(figure))
     if not images:
-        inner = [
+        images = _images_of(
             graphic
             for graphic in figure.iter("graphic")
-            if next(graphic.iterancestors("caption", "table-wrap"), None) is None
-        ]
-        images = [Graphic([href]) for graphic in inner if (href := graphic.get(_HREF))]
+            if graphic.get(_HREF)
+            and next(graphic.iterancestors("caption", "table-wrap"), None) is None
+        )
     if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
         # bioRxiv's packages name the file by this id, not by the href.
         images[0].hrefs.append(f"{highwire}.large")
     return images
 
 
-def _images(element: etree._Element) -> list[Graphic]:
-    """Return the images that are children of a figure or group."""
-    images: list[Graphic] = []
+def _own_graphics(element: etree._Element) -> Iterator[etree._Element]:
+    """Yield the graphics of a figure or group that are in none of its other children."""
     for child in element:
         if child.tag == "alternatives":
-            found = [graphic for graphic in child.iter("graphic") if graphic.get(_HREF)]
-            images.append(
-                Graphic(
-                    [graphic.get(_HREF) for graphic in found if not _is_lesser(graphic)],
-                    [graphic.get(_HREF) for graphic in found if _is_lesser(graphic)],
-                )
-            )
+            yield from child.iter("graphic")
         elif child.tag == "graphic" or (
             child.tag == "media" and child.get("mimetype", "").lower() == "image"
         ):
-            images.append(Graphic([href] if (href := child.get(_HREF)) else []))
-    return images
+            yield child
+
+
+def _images_of(graphics: Iterable[etree._Element]) -> list[Graphic]:
+    """Return the images of graphics: those in one ``<alternatives>`` are one image.
+
+    Thumbnails next to an image are none. Dove Press marks all its graphics as those of the print.
+    """
+    same: dict[etree._Element, Graphic] = {}
+    for graphic in graphics:
+        parent = graphic.getparent()
+        image = same.setdefault(parent if parent.tag == "alternatives" else graphic, Graphic([]))
+        if href := graphic.get(_HREF):
+            (image.lesser if _is_lesser(graphic) else image.hrefs).append(href)
+    whole = [image for image in same.values() if image.hrefs or not image.lesser]
+    return whole or [Graphic(image.lesser) for image in same.values()]
 
 
 def _is_lesser(graphic: etree._Element) -> bool:
@@ -378,19 +386,20 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
             continue
         words = "\n".join(filter(None, map(text.with_marks, _shared_parts(abstract))))
         caption, spans = text.without_marks(words)
-        graphics = list(abstract.iter("graphic"))
+        graphics = [graphic for graphic in abstract.iter("graphic") if graphic.get(_HREF)]
         if len(caption) * len(graphics) > MOST_TEXT:
             continue
-        for graphic in graphics:
-            if href := graphic.get(_HREF):
-                found.append(
-                    FigureContent(
-                        key=graphic.get("id") or f"abstract{len(found) + 1}",
-                        xml_id=graphic.get("id"),
-                        kind="graphical-abstract",
-                        caption=caption,
-                        caption_superscripts=spans[text.SUP],
-                        graphics=[Graphic([href])],
-                    )
+        ids = {graphic.get(_HREF): graphic.get("id") for graphic in graphics}
+        for image in _images_of(graphics):
+            xml_id = ids[image.hrefs[0]]
+            found.append(
+                FigureContent(
+                    key=xml_id or f"abstract{len(found) + 1}",
+                    xml_id=xml_id,
+                    kind="graphical-abstract",
+                    caption=caption,
+                    caption_superscripts=spans[text.SUP],
+                    graphics=[image],
                 )
+            )
     return found
