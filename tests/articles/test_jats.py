@@ -978,6 +978,26 @@ def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
     ]
 
 
+def test_the_layout_of_europe_pmc() -> None:
+    content = article(
+        "<sec><sec><ref-list><ref><mixed-citation>Lee A. Cells. doi: 10.1/x."
+        "<ext-link ext-link-type='doi' xlink:href='10.1/x'/>"
+        "<ext-link ext-link-type='pmid' xlink:href='77'/>"
+        "<ext-link ext-link-type='pmid' xlink:href='https://pubmed.example/78'/>"
+        "</mixed-citation></ref></ref-list></sec></sec>",
+        front="<contrib-group content-type='author'><contrib><name><surname>Li</surname></name></contrib>"
+        "</contrib-group><contrib-group content-type='editor'><contrib><name><surname>Ed</surname></name>"
+        "</contrib></contrib-group><abstract><title>Abstract</title><p>Cells grew.</p>"
+        "<sec sec-type='kwd-group'><p><bold>Keywords:</bold> growth, Fe(II, III), cell wall</p></sec>"
+        "<sec sec-type='kwd-group'><p><bold>Abbreviations:</bold> CT, tomography</p></sec></abstract>",
+    )
+    assert content.authors == ["Li"]
+    assert content.abstract == "Abstract\nCells grew."
+    assert content.keywords == ["growth", "Fe(II, III)", "cell wall"]
+    assert content.abbreviations == "CT, tomography"
+    assert content.reference_pmids == ["77"]
+
+
 def test_authors_have_their_given_names_first() -> None:
     content = article(
         "",

@@ -9,7 +9,7 @@ from lxml import etree
 
 from biovl.articles import licenses
 from biovl.articles.glossary import are_abbreviations
-from biovl.articles.text import plain, plain_or_none, plain_readable
+from biovl.articles.text import detach, plain, plain_or_none, plain_readable
 
 _PMCID = re.compile(r"(?:PMC)?(\d+)(?:\.(\d+))?", re.IGNORECASE)
 _PMCID_TYPES = ("pmcid", "pmc", "pmcid-ver", "pmc-id", "pmcaid")
@@ -27,6 +27,8 @@ _MONTHS = {
         "jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1
     )
 }
+# Not in brackets: "Temozolomide (TMZ; Temodar)".
+_SEPARATOR = r"[{}]\s(?![^()]{{,99}}\))"
 _RETRACTED = frozenset(("retracted-article", "retracted"))
 # A notice refers to the article it retracts as "retracted-article"; the inverse relation is these.
 _RETRACTED_BY = frozenset(("retraction-forward", "retracted-by"))
@@ -34,6 +36,26 @@ _PUBLICATION = frozenset(
     "epub ppub pub epub-ppub collection publication original-publication epreprint "
     "publication-year epub-original preprint".split()
 )
+
+
+def separate_keywords(article: etree._Element) -> None:
+    """Make a ``<kwd-group>`` of each section of an abstract that lists keywords, in place.
+
+    Europe PMC publishes them as a paragraph: ``Keywords: growth, cell wall``.
+    """
+    sections = article.xpath("front/article-meta/abstract//sec[@sec-type='kwd-group']")
+    for section in sections:
+        words, title = (
+            " ".join("".join(part.itertext()).split()) if part is not None else ""
+            for part in (section, next(section.iter("title", "bold"), None))
+        )
+        group = etree.SubElement(article.find("front/article-meta"), "kwd-group")
+        etree.SubElement(group, "title").text = title
+        listed = words.removeprefix(title).lstrip(": ")
+        is_one = are_abbreviations(group)
+        for word in [listed] if is_one else re.split(_SEPARATOR.format(";,"), listed):
+            etree.SubElement(group, "kwd").text = word
+    detach(sections)
 
 
 def front_matter(article: etree._Element) -> dict[str, Any]:
@@ -57,7 +79,9 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "abstract": _abstract(meta),
         "authors": _unique(
             f"{plain(name.find('given-names'))} {plain(name.find('surname'))}".strip()
-            for name in meta.iterfind("contrib-group/contrib//name")
+            for group in meta.iterfind("contrib-group")
+            if group.get("content-type") != "editor"
+            for name in group.iterfind("contrib//name")
             if name.getparent().get("contrib-type", "author") == "author"
         ),
         "keywords": _unique(
@@ -195,7 +219,7 @@ def _keywords(group: etree._Element) -> Iterator[str]:
     words = [plain(word) for word in group.iter("kwd")]
     signs = ";," if len(words) == 1 and words[0].count(", ") > 1 else ";"
     for word in words:
-        parts = re.split(rf"[{signs}]\s(?![^()]{{,99}}\))", word)
+        parts = re.split(_SEPARATOR.format(signs), word)
         yield from (part.strip(" ;").removeprefix("and ") for part in parts)
 
 

@@ -16,7 +16,7 @@ from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, fi
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.credits import is_legend
 from biovl.articles.floats import move_floats, put_captions_in_figures
-from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
+from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter, separate_keywords
 from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain
 from biovl.core.records import Mention
@@ -47,7 +47,11 @@ _GLUED_LABEL = re.compile(
     rf"|{text.BOLD_END}(?={_MARKS}[^\W\d_]{{2}})|(?={_MARKS}[A-Z][a-z]{{2}})))",
     re.MULTILINE,
 )
-_PMIDS = etree.XPath('descendant::pub-id[@pub-id-type="pmid"]/text()')
+# The second form is Europe PMC's.
+_PMIDS = etree.XPath(
+    "descendant::pub-id[@pub-id-type='pmid']/text()"
+    " | descendant::ext-link[@ext-link-type='pmid']/@*[local-name()='href'][number(.) > 0]"
+)
 _ALT_TEXTS, _LONG_DESCRIPTIONS = (
     etree.XPath(
         "(. | graphic | media | alternatives | alternatives/graphic | alternatives/media)/" + name
@@ -156,6 +160,7 @@ def _content(article: etree._Element) -> ArticleContent:
     text.detach(reference_lists)
     text.detach(_MARKS_IN_TITLES(article))
     text.detach(_NOT_IN_CAPTIONS(article))
+    separate_keywords(article)
     places = figure_places(article)
     put_captions_in_figures(article)
     move_floats(article)
