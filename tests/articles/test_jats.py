@@ -325,7 +325,11 @@ def test_spans_beside_spaces_and_line_ends_leave_no_space_behind() -> None:
 
 
 def test_paragraphs_beside_the_caption_end_the_legend() -> None:
-    for legend in ("<p>Legend.</p>", "<statement><p>Legend.</p></statement>"):
+    for legend in (
+        "<p>Legend.</p>",
+        "<statement><p>Legend.</p></statement>",
+        "<fn><p>Legend.</p></fn>",
+    ):
         found = figure(f"<caption><title>T.</title></caption><graphic xlink:href='a'/>{legend}")
         assert found.caption == "T.\nLegend."
 
@@ -1005,9 +1009,10 @@ def test_authors_have_their_given_names_first() -> None:
         <given-names>Wenmei</given-names></name></contrib><contrib contrib-type="author"><collab>
         <contrib-group><contrib><name><surname>Li</surname></name></contrib></contrib-group>
         </collab></contrib><contrib contrib-type="editor"><name><surname>Lee</surname></name></contrib>
-        </contrib-group>""",
+        <contrib><string-name>Ana de Sá</string-name></contrib><contrib><string-name><surname>Wu</surname>,
+        <given-names>Bo</given-names></string-name></contrib></contrib-group>""",
     )
-    assert content.authors == ["Wenmei He", "Li"]
+    assert content.authors == ["Wenmei He", "Li", "Ana de Sá", "Bo Wu"]
 
 
 @pytest.mark.parametrize(

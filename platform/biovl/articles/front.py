@@ -79,9 +79,10 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "abstract": _abstract(meta),
         "authors": _unique(
             f"{plain(name.find('given-names'))} {plain(name.find('surname'))}".strip()
+            or plain(name)
             for group in meta.iterfind("contrib-group")
             if group.get("content-type") != "editor"
-            for name in group.iterfind("contrib//name")
+            for name in group.iter("name", "string-name")
             if name.getparent().get("contrib-type", "author") == "author"
         ),
         "keywords": _unique(

@@ -303,7 +303,7 @@ def _described(descriptions: list[etree._Element], label: str) -> str | None:
 def _is_legend(part: etree._Element) -> bool:
     if part.tag == "attrib":
         return part.getparent().tag == "fig" and is_legend(plain(part))
-    return part.tag in ("p", "list", "legend", "statement")
+    return part.tag in ("p", "list", "legend", "statement", "fn", "fn-group")
 
 
 def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
