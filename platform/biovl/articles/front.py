@@ -29,6 +29,10 @@ _MONTHS = {
 }
 # Not in brackets: "Temozolomide (TMZ; Temodar)".
 _SEPARATOR = r"[{}]\s(?![^()]{{,99}}\))"
+_KEYWORD_SECTIONS = etree.XPath(
+    "front/article-meta/abstract//sec[@sec-type='kwd-group']"
+    "[not(ancestor::sec[@sec-type='kwd-group'])]"
+)
 _RETRACTED = frozenset(("retracted-article", "retracted"))
 # A notice refers to the article it retracts as "retracted-article"; the inverse relation is these.
 _RETRACTED_BY = frozenset(("retraction-forward", "retracted-by"))
@@ -43,7 +47,7 @@ def separate_keywords(article: etree._Element) -> None:
 
     Europe PMC publishes them as a paragraph: ``Keywords: growth, cell wall``.
     """
-    sections = article.xpath("front/article-meta/abstract//sec[@sec-type='kwd-group']")
+    sections = _KEYWORD_SECTIONS(article)
     for section in sections:
         words, title = (
             " ".join("".join(part.itertext()).split()) if part is not None else ""
