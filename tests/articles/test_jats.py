@@ -430,10 +430,11 @@ def test_a_legend_in_the_attribution_ends_the_caption() -> None:
     assert [found.caption[span.start : span.end] for span in found.caption_bold] == ["(A)"]
 
 
-def test_the_caption_in_the_articles_language_is_taken() -> None:
+@pytest.mark.parametrize("language", ["en", "EN", "en-US"])
+def test_the_caption_in_the_articles_language_is_taken(language: str) -> None:
     found = figure(
         "<caption xml:lang='es'><p>uno</p></caption><caption xml:lang='en'><p>one</p></caption>",
-        attributes='xml:lang="en"',
+        attributes=f'xml:lang="{language}"',
     )
     assert found.caption == "one"
 

@@ -101,7 +101,7 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "journal": journal,
         "published": published,
         "article_type": article.get("article-type") or None,
-        "language": _language(article),
+        "language": language_of(article),
         "license": licenses.license_of(
             list(meta.iterchildren("permissions", "license", "copyright-statement"))
         ),
@@ -116,8 +116,9 @@ def _retracted(article: etree._Element, meta: etree._Element) -> bool | None:
     return True if article.get("article-type") in _RETRACTED or kinds & _RETRACTED_BY else None
 
 
-def _language(article: etree._Element) -> str | None:
-    tag = article.get("{http://www.w3.org/XML/1998/namespace}lang", "")
+def language_of(element: etree._Element) -> str | None:
+    """Return the language that an element states, without its region: ``en``."""
+    tag = element.get("{http://www.w3.org/XML/1998/namespace}lang", "")
     return tag.partition("-")[0].strip().lower() or None
 
 

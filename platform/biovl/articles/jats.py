@@ -16,7 +16,12 @@ from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, fi
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.credits import is_legend
 from biovl.articles.floats import move_floats, put_captions_in_figures
-from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter, separate_keywords
+from biovl.articles.front import (
+    GRAPHICAL_ABSTRACTS,
+    front_matter,
+    language_of,
+    separate_keywords,
+)
 from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain
 from biovl.core.records import Mention
@@ -35,7 +40,6 @@ DEFECTS = (
 _PROLOG_BYTES = 100_000
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _HIGHWIRE_ID = "{http://schema.highwire.org/Journal}id"
-_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _LABEL_IN_CAPTION = re.compile(r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE)
 # "<bold>Figure 1</bold>Cells" and "Figure 1.Cells" are a label and a text; "Fig. 1A" is a label.
 # Possessive: with several ways to match marks, thousands of them would take quadratic time.
@@ -174,12 +178,11 @@ def _content(article: etree._Element) -> ArticleContent:
         for part in place.figure.iterchildren("caption", "attrib"):
             text.mark_all(part.iter("bold"), text.BOLD)
     mentions = cited_figures(article, places)
-    language = article.get(_XML_LANG)
     shared = _shared_texts(places)
     groups = {place.group for place in places if place.group is not None}
     group_images = {group: _images_of(_own_graphics(group)) for group in groups}
     figures = [
-        _figure(place, found, language, shared, group_images.get(place.group, []))
+        _figure(place, found, front["language"], shared, group_images.get(place.group, []))
         for place, found in zip(places, mentions, strict=True)
     ]
     return ArticleContent(
@@ -282,7 +285,7 @@ def _captions(
         parts += shared[place.group]
     own = place.figure.findall("caption")
     if len(own) > 1:
-        same = [part for part in own if part.get(_XML_LANG) in (None, language)]
+        same = [part for part in own if language_of(part) in (None, language)]
         own = same or own[:1]
     legend = [part for part in place.figure if _is_legend(part)]
     parts += [text.with_marks(part) for part in own + legend]
