@@ -187,6 +187,25 @@ def test_what_cannot_be_is_refused_with_the_reason(settings, reason):
         describe(**settings)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_cfg": {"vision_cfg": VISION, "text_cfg": TEXT}},
+        {"preprocess_cfg": None},
+        {"preprocess_cfg": {"mean": [0.5]}},
+        {"preprocess_cfg": {"std": 0.5}},
+    ],
+)
+def test_a_configuration_that_is_none_of_open_clip_is_named(changes, tmp_path):
+    whole = {"model_cfg": {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(whole))
+    of_folder = config.build(open_clip.Config, {"architecture": str(tmp_path)})
+    assert open_clip.describe(of_folder).model_cfg["embed_dim"] == 24
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({**whole, **changes}))
+    with pytest.raises(ArtifactError, match="is not an open_clip configuration"):
+        open_clip.describe(of_folder)
+
+
 def test_a_shape_nobody_knows_is_asked_for(tmp_path):
     with pytest.raises(ArtifactError, match="set text_transformer"):
         describe(text_cfg={"hf_model_name": str(tmp_path / "absent")})

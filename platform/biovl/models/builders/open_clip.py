@@ -355,8 +355,10 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _ = found["model_cfg"]["vision_cfg"], found["model_cfg"]["text_cfg"]
-    except (ValueError, KeyError, TypeError) as error:
+        _ = [found["model_cfg"][name] for name in ("embed_dim", "vision_cfg", "text_cfg")]
+        inputs = found.setdefault("preprocess_cfg", {})
+        _ = [_three(inputs[name]) for name in ("mean", "std") if inputs.get(name)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path} is not an open_clip configuration: {error}") from error
     return found
 
