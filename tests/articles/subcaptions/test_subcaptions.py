@@ -468,6 +468,34 @@ def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(
                 "",
             ],
         ),
+        # Abbreviations and initials in another style than the labels.
+        (
+            "Films. (A) Growth. (B) Wells. T: Treated, C: Control.",
+            ["Films.", "A: Growth.", "B: Wells.", "T: Treated, C: Control."],
+        ),
+        (
+            "Cress. (A) In a ditch. (B) Its edible part. Author: C. Guijarro-Real",
+            [
+                *("Cress.", "A: In a ditch."),
+                *("B: Its edible part. Author: C. Guijarro-Real", ""),
+            ],
+        ),
+        (
+            "(A) Growth at 20 °C. (B) Gas exchange. Cond, conductance; Ci, intercellular CO2.",
+            [
+                *("", "A: Growth at 20 °C."),
+                *("B: Gas exchange.", "Cond, conductance; Ci, intercellular CO2."),
+            ],
+        ),
+        (
+            "(A) Map. (B) Clones. L, N, and C indicate the whole protein and its ends.",
+            ["", "A: Map.", "B: Clones. L, N, and C indicate the whole protein and its ends.", ""],
+        ),
+        # In a gap of the alphabet, the same is a label.
+        (
+            "Amounts of (a) zinc, b: iron, and (c) lead were given.",
+            ["Amounts of", "a: zinc", "b: iron", "c: lead", "were given."],
+        ),
     ],
 )
 def test_letters_that_are_no_labels_begin_no_panel(caption: str, expected: list[str]) -> None:

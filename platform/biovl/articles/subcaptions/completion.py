@@ -11,6 +11,7 @@ from biovl.articles.subcaptions.markers import Family, Marker
 _OPENS_MEMBER = re.compile(r"(?:[:;,]|\band)\s\Z")
 # "C, cortex; X, xylem": a key to letters in the image.
 _KEY = re.compile(r"\w\s?[,:=]\s[a-z][^.;:,=]{1,40}(?:\.?\s*\Z|[;,.]\s[A-Za-z]{1,8}\s?[,:=]\s)")
+_INITIAL = re.compile(r"\s?\w\.")
 _BETWEEN_BRACKETS = re.compile(
     rf"\s?(?:(?P<range>[{DASH}]|to|through)|,\s?(?:and|or)?|and|or|&|/)?\s?"
 )
@@ -88,15 +89,17 @@ def _completed(
             continue
         if own & have or not (other.opens or before):
             continue
-        if other.family not in families and before and _KEY.match(caption, other.start):
-            continue
         after = [m for m in kept if m.start > other.start]
         low = max((x.index for m in before for x in m.labels), default=0)
         higher = [x.index for m in after for x in m.labels if x.index > low]
         high = min(higher, default=max(own) + 1)
         # "control (C) plants" is no third panel, "(E) … (F) … G)" are.
         follows = {label.index for m in others for label in m.labels if m.start > other.start}
-        is_sure = other.opens or other.family in families or max(own) + 1 in follows
+        is_followed = max(own) + 1 in follows
+        is_new = other.family not in families and before
+        if is_new and _is_of_key(caption, family, other, is_followed=is_followed):
+            continue
+        is_sure = other.opens or other.family in families or is_followed
         if low < min(own) <= low + 1 and max(own) <= high and is_sure:
             kept = sorted([*kept, other], key=lambda marker: marker.start)
             have |= own
@@ -104,6 +107,23 @@ def _completed(
     if family in ("bracket", "inner"):
         return kept
     return sorted([*kept, *_members(caption, kept, others)], key=lambda marker: marker.start)
+
+
+def _is_of_key(caption: str, family: Family, other: Marker, *, is_followed: bool) -> bool:
+    """Return whether a letter is an abbreviation or an initial, not a label in another style."""
+    if _KEY.match(caption, other.start):
+        return True
+    if family not in ("bracket", "half") or other.family not in ("dot", "colon", "comma", "bare"):
+        return False
+    indices = [label.index for label in other.labels]
+    is_run = indices == list(range(indices[0], indices[0] + len(indices)))
+    # "T: Treated, C: Control", "Author: C. Guijarro", "Ci, intercellular CO2", "s. e. m."
+    return (
+        not is_run
+        or max(len(name) for name in other.names()) > 1
+        or (not is_followed and caption[: other.start].rstrip()[-1:] in (",", ":"))
+        or _INITIAL.match(caption, other.end) is not None
+    )
 
 
 def _members(caption: str, chain: Sequence[Marker], others: Sequence[Marker]) -> Iterator[Marker]:
