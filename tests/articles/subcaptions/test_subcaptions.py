@@ -438,6 +438,18 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
                 "",
             ],
         ),
+        # A sentence about all, although one behind it is about some.
+        (
+            "(A) Rice in 2016. (B) Weight of grains. Data are means ± SD. Arrows in (A) mark awns.",
+            [
+                *("", "A: Rice in 2016.", "B: Weight of grains."),
+                *("A,B: Data are means ± SD.", "A: Arrows in (A) mark awns.", ""),
+            ],
+        ),
+        (
+            "(A) Roots. Magnification: 10X. (B) Shoots. Magnification: 63X.",
+            ["", "A: Roots. Magnification: 10X.", "B: Shoots. Magnification: 63X.", ""],
+        ),
     ],
 )
 def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(

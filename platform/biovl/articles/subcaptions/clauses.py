@@ -79,9 +79,13 @@ class _Reader:
         self.openings = {name: m.start for m in self.markers if m.starts for name in m.names()}
         """Last position at which each label starts a sentence."""
         self.defined: set[str] = set()
+        self.defined_end = 0
+        """End of the last sentence that defines a panel or starts with a label."""
         self.found: list[Segment] = []
         self.certainty = 1.0
         """The lowest probability of a cut in a list."""
+        self.unmarked: set[int] = set()
+        """Starts of sentences without labels."""
         self.apart: set[int] = set()
         """Starts of sentences at the end that name the panels they are about."""
         self.current: tuple[str, ...] | None = None
@@ -104,11 +108,17 @@ class _Reader:
         for at, (span, inside) in enumerate(groups):
             if inside:
                 later = next(upcoming)
+                known = len(self.defined)
                 self._note_group(span, inside)
                 self._marked(span, inside, votes[at] or overall)
+                if len(self.defined) > known or inside[0].start == span.start:
+                    self.defined_end = span.end
             else:
                 self._unmarked(span, groups[later][1] if later < len(groups) else ())
-        self._free_the_end(groups[marked[-1]][0].end)
+        last = groups[marked[-1]][0]
+        if self.defined_end < last.start:
+            self._free_between(self.defined_end, last.start)
+        self._free_the_end(last.end)
         merged = self.found[:1]
         for segment in self.found[1:]:
             if segment.labels == merged[-1].labels and not segment.cuts:
@@ -419,6 +429,7 @@ class _Reader:
         )
         named = self._named(span) if (is_last or names_first) and not is_scale else ()
         self._add(span.start, span.end, named or labels)
+        self.unmarked.add(span.start)
         if named:
             self.current = None
             self.apart.add(span.start)
@@ -449,9 +460,46 @@ class _Reader:
                 names |= dict.fromkeys(label for label in labels if label in self.every)
         return tuple(names)
 
+    def _free_between(self, start: int, end: int) -> None:
+        """Make sentences about the whole figure apply to all panels, before a mention of some.
+
+        ``(B) Mass. Data are means ± SD. Bars in (A): 5 mm.``
+        """
+        is_before = (at for at in self._general(start) if self.found[at].start < end)
+        general, plain = set(is_before), self.unmarked - self.apart
+        is_free = False
+        for at, segment in enumerate(self.found):
+            is_plain = segment.start in plain and segment.start < end
+            is_free = is_plain and (is_free or at in general)
+            if is_free:
+                self.found[at] = replace(segment, labels=None)
+
     def _free_the_end(self, after: int) -> None:
         """Make the sentences from the first one about the whole figure on apply to all panels."""
-        parts_start = next((s.start for s in self.found if s.labels is not None), 0)
+        parts_start = self._parts_start()
+        # A paragraph without label, where all parts are in one, or each is one.
+        starts = {marker.start for marker in self.markers}
+        lines = (match.end() for match in re.finditer("\n", self.caption))
+        apart = next((at for at in lines if at > parts_start and at not in starts), None)
+        is_plain = self._is_plain(after)
+        first = next(self._general(after), len(self.found))
+        for at, segment in enumerate(self.found):
+            goes_on = ABOUT_IT.match(self.caption, segment.start) is not None
+            is_apart = segment.start == apart or (is_plain and not segment.cuts and not goes_on)
+            is_apart = is_apart and segment.start >= after and segment.labels is not None
+            if is_apart or at == first:
+                self.found[at:] = [
+                    s if s.start in self.apart else replace(s, labels=None, cuts=())
+                    for s in self.found[at:]
+                ]
+                return
+
+    def _parts_start(self) -> int:
+        return next((s.start for s in self.found if s.labels is not None), 0)
+
+    def _general(self, after: int) -> Iterator[int]:
+        """Yield the indices of stock sentences from a position on that are about all panels."""
+        parts_start = self._parts_start()
         # Labels of the panels that have a sentence of each kind.
         others = {
             kind: {
@@ -461,44 +509,28 @@ class _Reader:
             }
             for kind in EACH_ITS_OWN
         }
-        # A paragraph without label, where all parts are in one, or each is one.
-        starts = {marker.start for marker in self.markers}
-        lines = (match.end() for match in re.finditer("\n", self.caption))
-        apart = next((at for at in lines if at > parts_start and at not in starts), None)
-        is_plain = self._is_plain(after)
         for at, segment in enumerate(self.found):
-            goes_on = ABOUT_IT.match(self.caption, segment.start) is not None
-            is_apart = segment.start == apart or (is_plain and not segment.cuts and not goes_on)
-            if is_apart and segment.start >= after and segment.labels is not None:
-                self.found[at:] = [
-                    s if s.start in self.apart else replace(s, labels=None, cuts=())
-                    for s in self.found[at:]
-                ]
-                return
-            if segment.start >= after and self._is_about_all(segment):
-                # Where panels have several sentences, the last panel has, too.
-                has_prose = any(s.labels and not s.cuts for s in self.found[:at])
-                if has_prose and PLOT.match(self.caption, segment.start):
-                    continue
-                # "H&E, ×100": of all, unless an earlier part says how it was stained.
-                if STAIN.match(self.caption, segment.start) and STAINED.search(
-                    self.caption, parts_start, segment.start
-                ):
-                    continue
-                # Every part has its own error bars, so the last one has, too.
-                if self._has_before(segment.start, parts_start):
-                    continue
-                if any(
-                    kind.match(self.caption, segment.start)
-                    and any(set(labels).isdisjoint(segment.labels or labels) for labels in have)
-                    for kind, have in others.items()
-                ):
-                    continue
-                self.found[at:] = [
-                    s if s.start in self.apart else replace(s, labels=None, cuts=())
-                    for s in self.found[at:]
-                ]
-                return
+            if segment.start < after or not self._is_about_all(segment):
+                continue
+            # Where panels have several sentences, the last panel has, too.
+            has_prose = any(s.labels and not s.cuts for s in self.found[:at])
+            if has_prose and PLOT.match(self.caption, segment.start):
+                continue
+            # "H&E, ×100": of all, unless an earlier part says how it was stained.
+            if STAIN.match(self.caption, segment.start) and STAINED.search(
+                self.caption, parts_start, segment.start
+            ):
+                continue
+            # Every part has its own error bars, so the last one has, too.
+            if self._has_before(segment.start, parts_start):
+                continue
+            if any(
+                kind.match(self.caption, segment.start)
+                and any(set(labels).isdisjoint(segment.labels or labels) for labels in have)
+                for kind, have in others.items()
+            ):
+                continue
+            yield at
 
     def _is_plain(self, end: int) -> bool:
         """Return whether each panel has one sentence, all of them short or the last like another.
@@ -528,9 +560,9 @@ class _Reader:
 
     def _has_before(self, start: int, since: int) -> bool:
         """Return whether the first words of a sentence have occurred since a position."""
-        # "Scale bar", "Bar," and "Data are": the number behind them differs.
+        # "Scale bar", "Bar,", "Magnification:" and "Data are": the number behind them differs.
         words = self.caption[start : start + 60].split(None, 2)[:2]
-        opening = words[0] if words[0].endswith(",") else " ".join(words)
+        opening = words[0] if words[0].endswith((",", ":")) else " ".join(words)
         return opening in self.caption[since:start]
 
     def _cut(self, cut: Cut) -> int:
