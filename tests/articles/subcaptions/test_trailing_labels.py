@@ -37,6 +37,22 @@ from tests.articles.subcaptions.cases import read
                 *("a,d: 0 °C", "b,e: 1 °C", "c,f: 2 °C.", ""),
             ],
         ),
+        # Symbols in front of labels.
+        (
+            "Transpiration (E) (A, B), photosynthesis (P) (C, D) and CO2 (Ci) (E, F) of rice.",
+            [
+                *("", "A,B: Transpiration (E)", "C,D: photosynthesis (P)"),
+                *("E,F: CO2 (Ci)", "of rice."),
+            ],
+        ),
+        (
+            "Leaves of rice in the sun (S) (A) and in the tent (T) (B) at noon.",
+            ["Leaves of rice", "A: in the sun (S)", "B: in the tent (T)", "at noon."],
+        ),
+        (
+            "Views of apo- (A) (C) and zinc (B) (D) states.",
+            ["Views of", "A,C: apo-", "B,D: zinc", "states."],
+        ),
         ("Yield by soil (A); by year (B).", ["Yield", "A: by soil", "B: by year", ""]),
         (
             "XRD patterns (a), FTIR spectra (b) and TGA curves (c) of the powder.",

@@ -177,6 +177,17 @@ def _touches(kept: Sequence[Marker], other: Marker) -> bool:
     return any(m.start < other.end and other.start < m.end for m in kept)
 
 
+def _is_symbol(caption: str, bracket: Marker, next_one: Marker) -> bool:
+    """Return whether a letter is a symbol in front of a label: ``CO2 concentration (Ci) (E, F)``.
+
+    Labels each in a bracket of its own, ``(A) (C) (E)``, are in the order of the alphabet.
+    """
+    if caption[next_one.end + 1 : next_one.end + 2].isupper():  # "rye (B) (C, D) Mass of both."
+        return False
+    (first, *others), behind = bracket.labels, next_one.labels
+    return not others and (len(behind) > 1 or behind[0].index < first.index)
+
+
 def with_ranges(caption: str, candidates: Sequence[Marker]) -> list[Marker]:
     """Return candidates, with each ``(A) through (D)`` or ``(a)(c)(d)`` merged into one marker."""
     groups: dict[tuple[Family, str], list[Marker]] = {}
@@ -198,6 +209,9 @@ def _joined(caption: str, markers: Sequence[Marker], *, only_lists: bool = False
             last = joined[-1]
             match = _BETWEEN_BRACKETS.fullmatch(caption, last.end, marker.start)
             is_range = match is not None and match["range"]
+            if match is not None and match[0] == " " and _is_symbol(caption, last, marker):
+                joined[-1] = marker
+                continue
             if (
                 match is not None
                 and last.tail_start == last.end
