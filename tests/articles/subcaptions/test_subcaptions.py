@@ -698,6 +698,19 @@ def test_what_several_items_share_is_about_each(caption: str, expected: list[str
                 "",
             ],
         ),
+        (
+            "(A) Yield. (B) Mass. The significance of differences is shown by *(P ≤ 0.05).",
+            [
+                "",
+                "A: Yield.",
+                "B: Mass.",
+                "The significance of differences is shown by *(P ≤ 0.05).",
+            ],
+        ),
+        (
+            "(A) Roots in June. (B) Height. The others are the same as in Figure 2.",
+            ["", "A: Roots in June.", "B: Height.", "The others are the same as in Figure 2."],
+        ),
     ],
 )
 def test_keys_and_statistics_end_the_last_item(caption: str, expected: list[str]) -> None:

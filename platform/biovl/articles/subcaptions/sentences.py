@@ -65,6 +65,7 @@ TRAILING = re.compile(
     r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
     # "lnc, long non-coding".
     r"(?-i:(?P<n>[a-z])[a-z]{1,4}),\s(?-i:(?P=n)[a-z-]+)(?:\s[\w-]+){0,4}\.?\s*\Z|"
+    r"the\ssignificance\sof\s(?:the\s)?differences?\s|represented\svalues\s|(?:the\s)?others?\s(?:are|is)\s(?:the\s)?same\sas\s|"
     r"(?:all\s)?(?:the\s)?(?:(?:single|double)\sand\s(?:single|double)\s)?asterisks\b|"
     r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|notes?:|n\.?b\.?[:,]?\s|key|source|credit|"
     r"adapted|reproduced|reprinted|modified|image\scredit|photo|doi|https?:|(?:see\s)?also(?:\ssee)?\b|"
