@@ -776,6 +776,8 @@ def test_text_behind_the_members_of_a_group_is_about_the_group() -> None:
         "The mesh of the model. The dashed line in (b) shows the path of the analysis.",
         "The vector. LB, left border; P, promoter of the gene; RB, right border.",
         "Box plots are of all plants; lower and upper box limits are the quartiles.",
+        "Bland-Altman plot. The middle line is the mean; upper and lower lines indicate 1.96 SD.",
+        "Maps. For each chromosome, left and right vertical lines indicate both maps, respectively.",
     ],
 )
 def test_references_and_borders_are_no_panels(caption: str) -> None:

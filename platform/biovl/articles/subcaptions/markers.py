@@ -50,8 +50,11 @@ _LOOSE = re.compile(
 _WORD_BRACKET = re.compile(
     rf"[(\[（]\s?(?P<side>{_SIDE})\s?(?:[)\]）]|(?P<tail>[,;:][^()]{{1,80}})\))"
 )
-# "LB, left border", "upper and lower quartiles": no positions in the figure.
-_PLACE = r"(?!\s(?:and\s\w+\s)?(?:border|box|edge|quartile|percentile|whisker|limit|bound|hinge))"
+# "LB, left border", "upper and lower quartiles", "left vertical line": no positions in the figure.
+_PLACE = (
+    r"(?!\s(?:and\s\w+\s)?(?:(?:vertical|horizontal|dashed|dotted|solid)\s)?"
+    r"(?:border|box|edge|quartile|percentile|whisker|limit|bound|hinge|lines?\b|curves?\b))"
+)
 _WORD_BARE = re.compile(
     rf"(?:[Tt]he\s)?(?P<side>{_SIDE}){_PLACE}(?:\sand\s(?P<other>{_SIDE})(?=:|\s[a-z]))?\s?(?P<stop>[:,=]|(?=\s))"
 )
