@@ -242,9 +242,13 @@ def test_models_without_a_name_get_one() -> None:
         "model-2": "/b/model/",
         "ViT-B-32-openai": "ViT-B-32/openai",
     }
-    assert config(benchmarks=["pcam"], out="s3://b/run/out").cache_uri() == (
-        "s3://b/run/.benchmark-cache"
+    away = config(
+        benchmarks=["pcam"],
+        model="s3://key:secret@b/m?scheme=http",
+        out="s3://b/run/out?scheme=http",
     )
+    assert list(away.named_models()) == ["m"]
+    assert away.cache_uri() == "s3://b/run/.benchmark-cache?scheme=http"
 
 
 def test_averages_are_those_of_groups_as_in_table_3_and_of_tasks() -> None:

@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import Tree, open_location
+from biovl.core.filesystems import Tree, base_name, below, is_within, open_location
 from biovl.core.folders import Folder
 
 
@@ -108,6 +108,26 @@ def test_the_uri_of_a_path_holds_no_credentials(
     tree = Tree("s3://key:secret@b/x?region=us-east-1")
     assert tree.uri(f"{tree.path}/y") == "s3://b/x/y"
     assert tree.path_of("s3://b/x/y/") == "b/x/y"
+
+
+@pytest.mark.parametrize(
+    ("uri", "inner", "name"),
+    [
+        ("/data/what?/x/", "/data/what?/x/y/z", "x"),
+        ("x", "x/y/z", "x"),
+        ("s3://key:secret@b/x", "s3://key:secret@b/x/y/z", "x"),
+        ("s3://key:secret@b", "s3://key:secret@b/y/z", "b"),
+        ("s3://b/x/?scheme=http&endpoint=a/b", "s3://b/x/y/z?scheme=http&endpoint=a/b", "x"),
+    ],
+)
+def test_a_query_stays_at_the_end_and_out_of_names(uri: str, inner: str, name: str) -> None:
+    assert below(uri, "y/z") == inner
+    assert base_name(uri) == name
+
+
+def test_folders_whose_names_differ_after_a_question_mark_are_two(tmp_path: Path) -> None:
+    assert not is_within(f"{tmp_path}/x?1", f"{tmp_path}/x?2")
+    assert is_within(f"{tmp_path}/x?1/y", f"{tmp_path}/x?1")
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])

@@ -15,7 +15,7 @@ from biovl.core import plugins
 from biovl.core.artifacts import Input
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.plugins import Plugin
-from biovl.core.tables import COLUMNS
+from biovl.core.tables import columns_of
 from biovl.core.workers import WorkerConfig
 
 
@@ -101,8 +101,7 @@ class AnnotateConfig:
         # Resolved here, so that unknown names and settings are reported with other invalid ones.
         settings = self._settings
         if not self.out:
-            out = f"{self.table.rstrip('/')}/{COLUMNS}/{settings.column}"
-            object.__setattr__(self, "out", out)
+            object.__setattr__(self, "out", columns_of(self.table, settings.column))
 
     @property
     def _plugin(self) -> Plugin:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.core.config import REQUIRED, Recipe, Share, is_unfinished
+from biovl.core.filesystems import base_name, split_query
 from biovl.core.plugins import Plugin
 from biovl.core.workers import Precision
 
@@ -139,7 +140,7 @@ class BenchmarkConfig:
         named: dict[str, str] = {}
         for uri in (self.model,) if isinstance(self.model, str) else self.model:
             is_name = "://" not in uri and not uri.startswith(("/", ".", "~", "local-dir:"))
-            whole = uri.replace("/", "-") if is_name else uri.rstrip("/").rpartition("/")[2]
+            whole = uri.replace("/", "-") if is_name else base_name(uri)
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", whole).strip("-.") or "model"
             name, number = stem, 2
             while name in named:
@@ -151,8 +152,9 @@ class BenchmarkConfig:
         """Return the folder of cached embeddings."""
         if self.cache:
             return self.cache
-        parent = self.out.rstrip("/").rpartition("/")[0]
-        return f"{parent}/.benchmark-cache" if parent else ".benchmark-cache"
+        path, query = split_query(self.out)
+        parent = path.rstrip("/").rpartition("/")[0]
+        return f"{parent}/.benchmark-cache{query}" if parent else ".benchmark-cache"
 
     def shared(self) -> dict[str, Any]:
         """Return the settings that tasks inherit by default: corpus, data, resamples and seed."""

@@ -12,7 +12,7 @@ from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.core import plugins
 from biovl.core.artifacts import find_manifest, unpublished
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import Tree, open_location, translate_storage_errors
+from biovl.core.filesystems import Tree, below, open_location, translate_storage_errors
 from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 
@@ -34,7 +34,7 @@ def dataset_plugin(data: str | Plugin) -> Plugin:
         return data
     name = _format(data)
     if name == "folder" and Folder(data).exists(CAPTIONS):
-        return Plugin("captions", {"path": f"{data.rstrip('/')}/{CAPTIONS}"})
+        return Plugin("captions", {"path": below(data, CAPTIONS)})
     if name == "folder" and _holds_reports(data):
         name = "reports"
     return Plugin(name, {"path": data})

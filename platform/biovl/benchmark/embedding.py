@@ -28,7 +28,7 @@ from biovl.benchmark.stored_images import Chosen, parts_of
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import ArtifactError, BiovlError
-from biovl.core.filesystems import canonical_location
+from biovl.core.filesystems import below, canonical_location
 from biovl.core.folders import Folder
 from biovl.core.workers import Precision
 
@@ -94,7 +94,7 @@ class EmbeddingTask:
     def uri(self) -> str:
         """Folder of these embeddings in the cache."""
         key = hashlib.blake2b(json.dumps(self.plain, sort_keys=True).encode(), digest_size=16)
-        return f"{self.cache.rstrip('/')}/{key.hexdigest()}"
+        return below(self.cache, key.hexdigest())
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun
 from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
 from biovl.core.artifacts import Draft
 from biovl.core.errors import BiovlError, TrainingError, TrainingStopped
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import raise_task_error, run_task
@@ -144,7 +145,7 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
         precision=run.precision,
     )
     draft, receipt = Draft(place), f"trained/{training.name}"
-    loss = _learn(tuner.training, f"{place}/{training.name}", config.save_every_s)
+    loss = _learn(tuner.training, below(place, training.name), config.save_every_s)
     found: dict[str, Any] = {"images": len(train), "epochs": tuner.training.epochs, "val": None}
     if loss is not None:
         if len(val):
@@ -153,7 +154,7 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
         np.save(stream, tuner.predict(test), allow_pickle=False)
         draft.folder.write(_logits(training), stream.getvalue())
     draft.note(receipt, {**found, "loss": loss, "diverged": loss is None})
-    Folder(f"{place}/{training.name}").delete_folder(".draft")
+    Folder(below(place, training.name)).delete_folder(".draft")
     stored: dict[str, Any] = draft.read_note(receipt) or {}
     return stored
 

@@ -39,6 +39,7 @@ from biovl.core.errors import (
     TrainingError,
     TrainingStopped,
 )
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.runtime.connection import check_room, connect_ray
@@ -259,7 +260,7 @@ def _learn(
 
 def _place(draft: Draft, model: str, task: str) -> str:
     """Return the folder in which a model is trained for a task."""
-    return f"{draft.folder.uri.rstrip('/')}/.draft/learning/{model}/{task}"
+    return below(draft.folder.uri, f".draft/learning/{model}/{task}")
 
 
 def _judge(

@@ -53,7 +53,7 @@ def open_source(table_uri: str, embedding_uri: str | None) -> EmbeddedTable:
             for another table.
     """
     table = open_table(table_uri)
-    uri = embedding_uri or columns_of(table, _DEFAULT)
+    uri = embedding_uri or columns_of(table.uri, _DEFAULT)
     manifest = read_manifest(uri, COLUMNS)
     made_from = [item.fingerprint for item in manifest.inputs]
     if table.fingerprint not in made_from:

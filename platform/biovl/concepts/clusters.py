@@ -9,6 +9,7 @@ import numpy as np
 from biovl.concepts import pca
 from biovl.core.artifacts import Input, Manifest, find_manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.tables import COLUMNS, read_table
 
@@ -65,7 +66,7 @@ class Concepts:
     @property
     def columns(self) -> Folder:
         """Folder with the columns that assign each image to a cluster."""
-        return Folder(f"{self.uri.rstrip('/')}/{COLUMNS}")
+        return Folder(below(self.uri, COLUMNS))
 
     def limits_K(self, reach: float, max_distance: float | None) -> np.ndarray:
         """Return the maximum distance from each centroid at which new images get labels, float32.

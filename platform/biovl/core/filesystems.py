@@ -146,9 +146,26 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
     return filesystem, path.rstrip("/")
 
 
+def split_query(uri: str) -> tuple[str, str]:
+    """Return a location without its query, and the query with ``?``; a local path has none."""
+    path, mark, query = uri.partition("?") if "://" in uri else (uri, "", "")
+    return path, mark + query
+
+
+def below(uri: str, path: str) -> str:
+    """Return the location of a path below another location, with the query of that one."""
+    folder, query = split_query(uri)
+    return f"{folder.rstrip('/')}/{path}{query}"
+
+
+def base_name(uri: str) -> str:
+    """Return the name of the file or folder at a location: the last part of its path."""
+    return without_credentials(uri).rstrip("/").rpartition("/")[2]
+
+
 def without_credentials(uri: str) -> str:
     """Return a location without credentials, for messages and logs."""
-    return re.sub(r"://[^/@]*@", "://", uri).partition("?")[0]
+    return re.sub(r"://[^/@]*@", "://", split_query(uri)[0])
 
 
 def is_within(inner: str, outer: str) -> bool:

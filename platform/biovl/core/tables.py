@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import COLUMNS as COLUMNS
 from biovl.core.artifacts import Input, Manifest, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError, DamagedTable
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 
 KINDS = ("figures", "panels")
@@ -100,9 +101,9 @@ def parts_of(manifest: Manifest) -> list[str]:
     return sorted(name for name in manifest.files if name.startswith(PARTS))
 
 
-def columns_of(table: Table, name: str) -> str:
-    """Return the default folder of additional columns with a given name."""
-    return f"{table.uri.rstrip('/')}/{COLUMNS}/{name}"
+def columns_of(uri: str, name: str) -> str:
+    """Return the default folder of additional columns of a table, with a given name."""
+    return below(uri, f"{COLUMNS}/{name}")
 
 
 @contextlib.contextmanager

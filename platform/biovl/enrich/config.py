@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
-from biovl.core.tables import COLUMNS
+from biovl.core.tables import columns_of
 
 NCBI = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 
@@ -86,7 +86,7 @@ class EnrichConfig:
 
     def __post_init__(self) -> None:
         if not self.out and not is_unfinished(self):
-            object.__setattr__(self, "out", f"{self.articles.rstrip('/')}/{COLUMNS}/entrez")
+            object.__setattr__(self, "out", columns_of(self.articles, "entrez"))
 
 
 def entrez() -> EnrichConfig:

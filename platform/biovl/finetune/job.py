@@ -27,6 +27,7 @@ from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.plugins import Plugin
 from biovl.core.tables import read_table
@@ -85,7 +86,7 @@ def finetune(config: FinetuneConfig, *, progress: TextIO = sys.stderr) -> Manife
     pretrain_job.check(_training(config, settings, pairs))
     _open_tasks(config)
     with job.begin(accepts=functools.partial(_accepts, config)) as draft, connect_ray():
-        base = start.base_folder(known, f"{config.out.rstrip('/')}/base")
+        base = start.base_folder(known, below(config.out, "base"))
         given = {"architecture": base, "weights": base}
         tuned = pretrain_job.pretrain(_training(config, given, pairs), progress=progress)
         selection = _select(config, base, progress)
@@ -141,7 +142,7 @@ def _pairs(config: FinetuneConfig) -> dict[str, int]:
 
 
 def _tuned(config: FinetuneConfig) -> str:
-    return f"{config.out.rstrip('/')}/tuned"
+    return below(config.out, "tuned")
 
 
 def _training(
@@ -168,9 +169,9 @@ def _training(
 def _benchmark(config: FinetuneConfig, name: str, tasks: Mapping[str, Plugin]) -> dict[str, Any]:
     workers = BenchmarkWorkers(cpus=config.workers.cpus, gpus=config.workers.gpus)
     return {
-        "out": f"{config.out.rstrip('/')}/{name}",
+        "out": below(config.out, name),
         "tasks": {**tasks, **config.retained},
-        "cache": f"{config.out.rstrip('/')}/.draft/embeddings",
+        "cache": below(config.out, ".draft/embeddings"),
         "resamples": config.resamples,
         "seed": config.seed,
         "workers": workers,
@@ -279,7 +280,7 @@ def _publish(
 
 
 def _predictions(config: FinetuneConfig, model: str) -> pa.Table:
-    folder = Folder(f"{config.out.rstrip('/')}/report")
+    folder = Folder(below(config.out, "report"))
     return read_table(folder, predictions(model, TEST))
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from biovl.core.artifacts import Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import base_name, below
 from biovl.core.folders import Folder
 from biovl.core.shards import embedding_kind, parse_embedding, read_pair
 from biovl.pretrain.config import DistillConfig, MixtureConfig, PretrainConfig
@@ -57,7 +58,7 @@ class CorpusShare:
     @property
     def label(self) -> str:
         """Name of the folder, without its location."""
-        return self.uri.rstrip("/").rpartition("/")[2]
+        return base_name(self.uri)
 
     def counts(self) -> dict[str, Any]:
         """Return its counts for the manifest of a model."""
@@ -399,7 +400,7 @@ def _first_pair(uri: str) -> dict[str, bytes]:
     (first,) = index.head(
         1, columns=["shard", "offset", "size"], filter=pc.field("split") == "train"
     ).to_pylist()
-    return read_pair(f"{uri.rstrip('/')}/{first['shard']}", first["offset"], first["size"])
+    return read_pair(below(uri, first["shard"]), first["offset"], first["size"])
 
 
 def _summed(tables: Sequence[Sequence[dict[str, Any]]], *keys: str) -> list[dict[str, Any]]:

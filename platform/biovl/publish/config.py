@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
+from biovl.core.filesystems import split_query
 from biovl.core.records import LicenseGroup
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -88,8 +89,8 @@ class PublishConfig:
         if self.repo and self.out and not self.license_groups:
             raise ValueError("out is where the rows of license_groups go: give these, too")
         if self.license_groups and not self.out:
-            path, mark, query = self.folder.partition("?")
-            object.__setattr__(self, "out", f"{path.rstrip('/')}-public{mark}{query}")
+            path, query = split_query(self.folder)
+            object.__setattr__(self, "out", f"{path.rstrip('/')}-public{query}")
 
 
 def hub() -> PublishConfig:

@@ -19,6 +19,7 @@ from biovl.assemble import statistics
 from biovl.assemble.finishing import DROPPED, INDEX
 from biovl.core import shards
 from biovl.core.artifacts import Draft
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.tables import open_part, read_table, write_table
 from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
@@ -174,7 +175,6 @@ def schema_of_records(out: str) -> pa.Schema:
     """Return the fields of the ``.json`` of pairs, which the first pair has."""
     folder = Folder(out)
     first = read_table(folder, INDEX, ["shard", "offset", "size"]).slice(0, 1).to_pylist()[0]
-    path, mark, query = out.partition("?")
-    uri = f"{path.rstrip('/')}/{first['shard']}{mark}{query}"
+    uri = below(out, first["shard"])
     record = shards.read_pair(uri, first["offset"], first["size"])["json"]
     return pairing.pair_schema(list(json.loads(record)))

@@ -13,7 +13,7 @@ import numpy as np
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest, find_manifest, read_manifest, recorded_inputs
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.core.filesystems import without_credentials
+from biovl.core.filesystems import below, without_credentials
 from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
@@ -309,7 +309,7 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
             f"trial {name}: out cannot be set for trials: each has its own folder below "
             f"{config.out}/{FOLDER}"
         )
-    where = {"corpus": config.corpus, "out": f"{config.out.rstrip('/')}/{FOLDER}/{name}"}
+    where = {"corpus": config.corpus, "out": below(config.out, f"{FOLDER}/{name}")}
     try:
         built = configs.override(RECIPES[recipe](), where)
         built = configs.override(built, base)

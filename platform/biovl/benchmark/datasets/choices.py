@@ -20,6 +20,7 @@ from biovl.benchmark import choice_columns, choices, selection
 from biovl.benchmark.choices import Choices
 from biovl.benchmark.stored_images import Chosen, Column, files_of, parquet_parts
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 from biovl.core.tables import open_part
 
@@ -145,7 +146,7 @@ def build(config: Config) -> Choices:
     if len(set(ids)) < len(ids):
         raise ArtifactError(f"{config.path}: {config.id} is not unique")
     return Choices(
-        name=config.path.rstrip("/").rpartition("/")[2],
+        name=base_name(config.path),
         images=images if len(usable_rows) == len(images) else Chosen(images, rows[usable_rows]),
         image_of=np.arange(len(usable_rows)),
         questions=[questions[number] for number in usable_rows],

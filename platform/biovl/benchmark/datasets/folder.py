@@ -12,7 +12,7 @@ from biovl.benchmark.class_names import normalize
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.stored_images import ImageFiles
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import Tree
+from biovl.core.filesystems import Tree, base_name
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".gif", ".webp", ".bmp")
 
@@ -92,7 +92,7 @@ def build(config: Config) -> LabelledImages:
     ]
     names = tuple(file for file, _, _ in rows)
     return selection.labelled(
-        name=config.path.rstrip("/").rpartition("/")[2],
+        name=base_name(config.path),
         images=ImageFiles.of(config.path, names),
         labels=[number for _, number, _ in rows],
         classes=[name.replace("_", " ") for name in classes],

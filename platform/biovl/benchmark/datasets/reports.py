@@ -19,7 +19,7 @@ from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import ImageFiles
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import Tree
+from biovl.core.filesystems import Tree, base_name
 from biovl.core.folders import Folder
 
 NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text of another report"
@@ -69,7 +69,7 @@ def build(config: Config) -> Pairs:
     ]
     names = tuple(image for image, _, _ in rows)
     return selection.pairs(
-        name=config.path.rstrip("/").rpartition("/")[2],
+        name=base_name(config.path),
         images=ImageFiles.of(config.path, names),
         texts=[text for _, text, _ in rows],
         ids=names,

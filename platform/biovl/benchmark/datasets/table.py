@@ -18,6 +18,7 @@ from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
@@ -81,7 +82,7 @@ def build(config: Config) -> LabelledImages | Pairs:
         raise ArtifactError(f"{config.path} has no rows with {_found(config.where, values)}")
     ids = values[config.id].cast(pa.string()).to_pylist() if config.id else None
     names = [ids[row] if ids else str(row) for row in rows]
-    name = config.path.rstrip("/").rpartition("/")[2]
+    name = base_name(config.path)
     if config.text:
         is_asked = _splits(config, values, parts)[rows] == config.pairs_of
         if is_asked.any():

@@ -32,6 +32,7 @@ from biovl.benchmark.stored_images import hash_of
 from biovl.benchmark.vqa_answers import normalised
 from biovl.benchmark.vqa_files import Published, Question, published
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 
 KINDS = ("open", "closed")
@@ -193,7 +194,7 @@ def _questions(
 
 def _name(config: Config, form: str) -> str:
     own = {"osf": "VQA-RAD", "mevf": "VQA-RAD", "slake": "SLAKE"}
-    return own.get(form) or config.path.rstrip("/").rpartition("/")[2]
+    return own.get(form) or base_name(config.path)
 
 
 def _said(form: str, config: Config) -> str:

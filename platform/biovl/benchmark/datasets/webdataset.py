@@ -18,6 +18,7 @@ from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Ranges, hash_of, version_of
 from biovl.core import spreadsheets
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 
 NO_IMAGE, OTHER_SPLIT = "no image", "of another split"
@@ -81,7 +82,7 @@ def build(config: Config) -> LabelledImages | Pairs:
         size_N=np.array([row.size for row in rows], np.int64),
         fingerprint=hash_of([version_of(folder, name) for name, _ in tars]),
     )
-    name, ids = config.path.rstrip("/").rpartition("/")[2], [row.key for row in rows]
+    name, ids = base_name(config.path), [row.key for row in rows]
     if is_pairs:
         kind = folder.read(_TYPE).decode().strip() if folder.exists(_TYPE) else ""
         # Not splitlines, which also ends lines at characters that captions can contain.
