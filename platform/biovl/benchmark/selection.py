@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biovl.benchmark.datasets import SPLITS, Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, JoinedImages, parts_of
@@ -14,7 +15,7 @@ from biovl.core.errors import ArtifactError
 
 # Shapes: N images.
 
-NO_TEXT = "no text"
+NO_TEXT, OTHER_SPLIT = "no text", "of another split"
 
 _SPLIT_NAMES = {
     **{"train": "train", "training": "train", "trainval": "train"},
@@ -65,6 +66,14 @@ def splits_of(stated: Iterable[str | None] | None, parts: Sequence[tuple[str, in
             "after train, val or test, or put it elsewhere"
         )
     return np.repeat([split or "" for split in by_file.values()], [rows for _, rows in parts])
+
+
+def rows_where(table: pa.Table, where: Mapping[str, str]) -> np.ndarray:
+    """Return which rows have values, by column; values are compared as text. bool, [N]."""
+    mask_N = np.ones(len(table), bool)
+    for name, value in where.items():
+        mask_N &= np.asarray(pc.equal(table[name].cast(pa.string()), value).fill_null(False))
+    return mask_N
 
 
 def labelled(

@@ -82,11 +82,10 @@ def build(config: Config) -> Choices:
     read = [name for name in (*named, *config.where) if name]
     read += [config.split] if config.split in schema.names else []
     columns = list(dict.fromkeys([*(name for pair in pairs for name in pair), *read]))
-    table = _table(config, [name for name, _ in parts], [*columns, config.image], schema)
+    _check_columns(config, [*columns, config.image], schema)
+    table = _table(config, [name for name, _ in parts], columns)
     images = Column(config.path, parts, config.image, f"{known}-{config.image}")
-    mask = np.ones(len(images), bool)
-    for name, value in config.where.items():
-        mask &= np.asarray(pc.equal(table[name].cast(pa.string()), value).fill_null(False))
+    mask = selection.rows_where(table, config.where)
     stated = table[config.split].cast(pa.string()).to_pylist() if config.split in read else None
     is_test = selection.splits_of(stated, parts) == "test"
     if not is_test[mask].any():
@@ -133,15 +132,7 @@ def build(config: Config) -> Choices:
     left_out = dict(sorted(counted.items()))
     if not usable_rows:
         raise ArtifactError(f"{config.path} has no question that can be asked: {left_out}")
-    texts = tuple(
-        dict.fromkeys(text for own, _ in wordings for n in usable_rows for text in own[n])
-    )
-    place = {text: number for number, text in enumerate(texts)}
-    most = max(len(options[number]) for options, _ in wordings for number in usable_rows)
-    option_VEO = np.full((len(wordings), len(usable_rows), most), -1, np.int64)
-    for option_EO, (options, _) in zip(option_VEO, wordings, strict=True):
-        for row, number in zip(option_EO, usable_rows, strict=True):
-            row[: len(options[number])] = [place[text] for text in options[number]]
+    texts, option_VEO = _numbered([[own[n] for n in usable_rows] for own, _ in wordings])
     ids = _strings(table, config.id) if config.id else [str(row) for row in rows]
     if len(set(ids)) < len(ids):
         raise ArtifactError(f"{config.path}: {config.id} is not unique")
@@ -267,8 +258,23 @@ def _consistent(cells: Iterable[tuple[str, str, Any]]) -> _Captions:
     return captions_of if len({len(captions) for captions in captions_of.values()}) == 1 else {}
 
 
-def _table(config: Config, names: list[str], columns: list[str], schema: pa.Schema) -> pa.Table:
-    """Return the columns except the image, named as in the settings."""
+def _numbered(options: list[list[list[str]]]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the different options, and the place of each in these: int64, [V, E, O], or -1.
+
+    Args:
+        options: Options of each question, by wording.
+    """
+    texts = tuple(dict.fromkeys(text for rows in options for row in rows for text in row))
+    place = {text: number for number, text in enumerate(texts)}
+    most = max(len(row) for rows in options for row in rows)
+    option_VEO = [
+        [[place[text] for text in row] + [-1] * (most - len(row)) for row in rows]
+        for rows in options
+    ]
+    return texts, np.array(option_VEO, np.int64)
+
+
+def _check_columns(config: Config, columns: list[str], schema: pa.Schema) -> None:
     for column in columns:
         top, *inner = column.split(".")
         if column not in schema.names and top not in schema.names:
@@ -280,11 +286,15 @@ def _table(config: Config, names: list[str], columns: list[str], schema: pa.Sche
             if not pa.types.is_struct(at) or at.get_field_index(name) < 0:
                 raise ArtifactError(f"{config.path}: {column} is not in the column {top}: {at}")
             at = at.field(name).type
+
+
+def _table(config: Config, names: list[str], columns: list[str]) -> pa.Table:
+    """Return columns of all files, named as in the settings."""
     folder, tables = Folder(config.path), []
     for file in names:
         with open_part(folder, file) as parquet:
-            read = parquet.read(columns=columns[:-1])
-        arrays = {column: _column(read, column) for column in columns[:-1]}
+            read = parquet.read(columns=columns)
+        arrays = {column: _column(read, column) for column in columns}
         tables.append(pa.table(arrays))
     return pa.concat_tables(tables, promote_options="permissive")
 

@@ -37,6 +37,37 @@ def build(config: Config) -> LabelledImages:
     Raises:
         ArtifactError: If there are no class folders, or only one.
     """
+    files_of, left_out_of = _files_of_classes(config)
+    _check_spelling(config, files_of)
+    classes = list(config.folders) or sorted(files_of)
+    missing = [name for name in classes if name not in files_of]
+    if missing:
+        raise ArtifactError(
+            f"{config.path} has no class folder {missing[0]!r}, only {', '.join(sorted(files_of))}"
+        )
+    if not classes:
+        raise ArtifactError(f"{config.path} has no class folders")
+    rows = [
+        (file, number, split)
+        for number, name in enumerate(classes)
+        for file, split in files_of[name]
+    ]
+    names = tuple(file for file, _, _ in rows)
+    return selection.labelled(
+        name=base_name(config.path),
+        images=ImageFiles.of(config.path, names),
+        labels=[number for _, number, _ in rows],
+        classes=[name.replace("_", " ") for name in classes],
+        splits=[split for _, _, split in rows],
+        ids=names,
+        left_out_of={split: +left_out for split, left_out in left_out_of.items()},
+    )
+
+
+def _files_of_classes(
+    config: Config,
+) -> tuple[dict[str, list[tuple[str, str]]], dict[str, Counter[str]]]:
+    """Return the images of each class folder with their splits, and what is left out by split."""
     tree, left_out_of = Tree(config.path), dict[str, Counter[str]]()
     try:
         top = tree.folder(tree.path)
@@ -67,40 +98,19 @@ def build(config: Config) -> LabelledImages:
             files_of.setdefault(class_folder, []).extend(
                 (begin + file, split or "") for file in files
             )
+    return files_of, left_out_of
+
+
+def _check_spelling(config: Config, files_of: Mapping[str, list[tuple[str, str]]]) -> None:
+    splits_of = {name: {split for _, split in files} for name, files in files_of.items()}
     spelled: dict[str, str] = {}
     for class_folder in sorted(files_of):
         other = spelled.setdefault(normalize(class_folder), class_folder)
         is_same = other.replace("_", " ") == class_folder.replace("_", " ")
         # Next to each other, "T cell" and "t cell" are two classes.
-        if other != class_folder and (is_same or not _share_a_split(files_of, other, class_folder)):
+        are_beside = splits_of[other] & splits_of[class_folder]
+        if other != class_folder and (is_same or not are_beside):
             raise ArtifactError(
                 f"{config.path} has two classes of the same name, the folders {other!r} and "
                 f"{class_folder!r}: name them alike in every split"
             )
-    classes = list(config.folders) or sorted(files_of)
-    missing = [name for name in classes if name not in files_of]
-    if missing:
-        raise ArtifactError(
-            f"{config.path} has no class folder {missing[0]!r}, only {', '.join(sorted(files_of))}"
-        )
-    if not classes:
-        raise ArtifactError(f"{config.path} has no class folders")
-    rows = [
-        (file, number, split)
-        for number, name in enumerate(classes)
-        for file, split in files_of[name]
-    ]
-    names = tuple(file for file, _, _ in rows)
-    return selection.labelled(
-        name=base_name(config.path),
-        images=ImageFiles.of(config.path, names),
-        labels=[number for _, number, _ in rows],
-        classes=[name.replace("_", " ") for name in classes],
-        splits=[split for _, _, split in rows],
-        ids=names,
-        left_out_of={split: +left_out for split, left_out in left_out_of.items()},
-    )
-
-
-def _share_a_split(files_of: Mapping[str, list[tuple[str, str]]], one: str, other: str) -> bool:
-    return bool({split for _, split in files_of[one]} & {split for _, split in files_of[other]})

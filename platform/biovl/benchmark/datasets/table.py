@@ -23,7 +23,6 @@ from biovl.core.folders import Folder
 from biovl.core.tables import read_table
 
 NO_LABEL = "no label"
-OTHER_SPLIT = "of another split"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +73,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     read = {*required[1:], config.id, config.split, task} & set(schema.names)
     values = _values(config, [name for name, _ in parts], sorted(read))
     images: Images = Column(config.path, parts, config.image, f"{known}-{config.image}")
-    mask = np.ones(len(images), bool)
-    for name, value in config.where.items():
-        mask &= np.asarray(pc.equal(values[name].cast(pa.string()), value).fill_null(False))
-    rows, others = np.flatnonzero(mask), 0
+    rows, others = np.flatnonzero(selection.rows_where(values, config.where)), 0
     if not len(rows) and len(images):
         raise ArtifactError(f"{config.path} has no rows with {_found(config.where, values)}")
     ids = values[config.id].cast(pa.string()).to_pylist() if config.id else None
@@ -96,7 +92,7 @@ def build(config: Config) -> LabelledImages | Pairs:
             texts=[texts[row] for row in rows],
             ids=names,
             about=about.take(rows),
-            left_out={OTHER_SPLIT: others} if others else {},
+            left_out={selection.OTHER_SPLIT: others} if others else {},
         )
     tasks = sorted(str(one) for one in values[task].unique().to_pylist()) if task else []
     if len(tasks) > 1:

@@ -21,7 +21,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 
-NO_IMAGE, OTHER_SPLIT = "no image", "of another split"
+NO_IMAGE = "no image"
 _MOST_TEXT_BYTES = 1 << 20
 _TYPE = "dataset_type.txt"
 
@@ -72,7 +72,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     rows = [row for row in rows if row.offset >= 0]
     is_pairs, left_out = all(row.label < 0 for row in rows), Counter({NO_IMAGE: len(without)})
     if is_pairs and any(row.split == "test" for row in rows):
-        left_out[OTHER_SPLIT] = sum(row.split != "test" for row in rows)
+        left_out[selection.OTHER_SPLIT] = sum(row.split != "test" for row in rows)
         rows = [row for row in rows if row.split == "test"]
     images = Ranges(
         uri=config.path,
