@@ -173,33 +173,8 @@ def decide(
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
     found = found.append_column("uncaptioned", _uncaptioned(found))
-    rejected = rules.rejections(found, row_rules).to_numpy(zero_copy_only=False).copy()
-    # Tombstones of later harvests take precedence over rules.
-    tombstones = found[ENDED].to_numpy(zero_copy_only=False)
-    over = ~_is_none(tombstones)
-    rejected[over] = [f"tombstone: {reason}" for reason in tombstones[over]]
-    ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
-    duplicate_of = np.full(len(ids), None, object)
-
-    # Required independently of the rules: without an image there is nothing to train on.
-    imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
-    rejected[imageless] = NO_IMAGE
-    is_eligible, max_distance = _is_none(rejected), config.duplicates.max_distance
-    rejected[_repeats_of_leaks(found, row_rules, is_eligible, max_distance)] = LEAKED
-    kept = np.flatnonzero(_is_none(rejected))
-    if config.duplicates.exact:
-        stands_for = kept[
-            not_applied.representatives(
-                found.take(pa.array(kept)),
-                near=config.duplicates.near,
-                max_distance=config.duplicates.max_distance,
-            )
-        ]
-        repeats = stands_for != kept
-        gone, survivor = kept[repeats], stands_for[repeats]
-        duplicate_of[gone] = ids[survivor]
-        rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
-
+    rejected = _rejections(config, found, row_rules)
+    duplicate_of = _reject_duplicates(config, found, rejected)
     eligible = np.flatnonzero(_is_none(rejected))
     needed = [*labels, "article_id", pairing.GROUP, "figure_id"]
     of_eligible = found.select(list(dict.fromkeys(needed))).take(pa.array(eligible))
@@ -219,17 +194,9 @@ def decide(
         rejected[eligible] = [name and f"{TOO_MANY}: {name}" for name in kept_by.over]
         counted["cap"] = kept_by.cap
 
-    split = np.full(len(ids), None, object)
     stay = np.flatnonzero(_is_none(rejected))
-    wholes = pairing.whole_of(found).take(pa.array(stay)).to_pylist()
-    split_of = splits.splits_of(
-        wholes,
-        val_permyriad=config.split.val_permyriad,
-        test_permyriad=config.split.test_permyriad,
-        least=config.split.least_articles,
-        most=config.split.most_articles,
-    )
-    split[stay] = [split_of[whole] for whole in wholes]
+    split = np.full(len(found), None, object)
+    split[stay] = _splits(config, found, stay)
     pairs = found.select(not_applied.columns_read(config)).take(pa.array(stay))
     counted["not_applied"] = not_applied.count(config, pairs, split[stay])
     decisions = pa.table(
@@ -244,6 +211,56 @@ def decide(
         write_table(folder, _of_part(_DECISIONS, number), decisions.slice(start, len(table)))
         start += len(table)
     return counted
+
+
+def _rejections(
+    config: AssembleConfig, found: pa.Table, row_rules: Sequence[rules.Rule]
+) -> np.ndarray:
+    """Return the reason to reject each row apart from duplicates, or None. object, shape [N]."""
+    rejected: np.ndarray = rules.rejections(found, row_rules).to_numpy(zero_copy_only=False).copy()
+    # Tombstones of later harvests take precedence over rules.
+    tombstones = found[ENDED].to_numpy(zero_copy_only=False)
+    over = ~_is_none(tombstones)
+    rejected[over] = [f"tombstone: {reason}" for reason in tombstones[over]]
+    # Required independently of the rules: without an image there is nothing to train on.
+    imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
+    rejected[imageless] = NO_IMAGE
+    is_eligible, max_distance = _is_none(rejected), config.duplicates.max_distance
+    rejected[_repeats_of_leaks(found, row_rules, is_eligible, max_distance)] = LEAKED
+    return rejected
+
+
+def _reject_duplicates(config: AssembleConfig, found: pa.Table, rejected: np.ndarray) -> np.ndarray:
+    """Reject duplicates in place; return the id of the image that each duplicates, or None."""
+    ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
+    duplicate_of = np.full(len(ids), None, object)
+    kept = np.flatnonzero(_is_none(rejected))
+    if config.duplicates.exact:
+        stands_for = kept[
+            not_applied.representatives(
+                found.take(pa.array(kept)),
+                near=config.duplicates.near,
+                max_distance=config.duplicates.max_distance,
+            )
+        ]
+        repeats = stands_for != kept
+        gone, survivor = kept[repeats], stands_for[repeats]
+        duplicate_of[gone] = ids[survivor]
+        rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
+    return duplicate_of
+
+
+def _splits(config: AssembleConfig, found: pa.Table, stay: np.ndarray) -> list[str]:
+    """Return the split of the rows ``stay``."""
+    wholes = pairing.whole_of(found).take(pa.array(stay)).to_pylist()
+    split_of = splits.splits_of(
+        wholes,
+        val_permyriad=config.split.val_permyriad,
+        test_permyriad=config.split.test_permyriad,
+        least=config.split.least_articles,
+        most=config.split.most_articles,
+    )
+    return [split_of[whole] for whole in wholes]
 
 
 def encode(config: AssembleConfig, parts: Sequence[HarvestPart], number: int) -> None:
