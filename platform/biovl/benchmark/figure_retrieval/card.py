@@ -34,27 +34,7 @@ def card(
     licences = Counter(one.credits["license"] for one in drawn)
     known = f"{len(config.training)} training data sets" if config.training else "no training data"
     count = len(drawn)
-    lines = [
-        f"---\n{_front_matter(licences)}---",
-        "",
-        "# Retrieval of biomedical figures",
-        "",
-        description(config, count),
-        "",
-        table(
-            ["subset", "queries", "query", "answer"],
-            [
-                ["`caption`", count, "caption without the figure's label", "its figure"],
-                ["`mention`", count, "sentence that cites it, without the citation", "its figure"],
-            ],
-        ),
-        "",
-        "Each query has one relevant figure. A random model has "
-        f"recall@1 {1 / count:.2%}, recall@10 {min(1.0, 10 / count):.2%}. Main score in MTEB: "
-        "nDCG@10. Scores of other numbers of figures cannot be compared.",
-        "",
-        "## How it was made",
-        "",
+    made = [
         f"* **After {config.after}.** A model that was trained on earlier articles has not seen "
         "these. A date counts if no reading of it is earlier; preprints, articles with an earlier "
         "version or an earlier article of the same title are left out.",
@@ -68,16 +48,28 @@ def card(
         "* **Rights.** Article and figure permit redistribution and changes; figures that credit "
         "others and retracted articles are left out. "
         f"Of {unknown_retraction:,} articles nobody states whether they are retracted.",
-        "",
+    ]
+    about = [
+        f"---\n{_front_matter(licences)}---",
+        "# Retrieval of biomedical figures",
+        description(config, count),
+        table(
+            ["subset", "queries", "query", "answer"],
+            [
+                ["`caption`", count, "caption without the figure's label", "its figure"],
+                ["`mention`", count, "sentence that cites it, without the citation", "its figure"],
+            ],
+        ),
+        "Each query has one relevant figure. A random model has "
+        f"recall@1 {1 / count:.2%}, recall@10 {min(1.0, 10 / count):.2%}. Main score in MTEB: "
+        "nDCG@10. Scores of other numbers of figures cannot be compared.",
+        "## How it was made",
+        "\n".join(made),
         "## Licences",
-        "",
         "Each figure and its texts have the licence of their article: name the authors, see "
         f"`{CREDITS}` (`citation`, `license`, `license_url`).",
-        "",
         table(["licence", "figures"], [[name, number] for name, number in licences.most_common()]),
-        "",
         "## Left out",
-        "",
         table(
             ["reason", "articles", "figures"],
             [
@@ -85,10 +77,9 @@ def card(
                 *([reason, None, number] for reason, number in counts["figures_left_out"].items()),
             ],
         ),
-        "",
         f"Made by {code}.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(about) + "\n"
 
 
 def _front_matter(licences: Mapping[str, int]) -> str:
