@@ -13,7 +13,6 @@ interrupted run resumes, and later runs embed only new data.
 
 import dataclasses
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -241,21 +240,22 @@ def _learn(
                 if task.learns.needs_vectors:
                     continue
                 outcome = task.learns.evaluate_learnt(task.data, None, place)
-                if config.index:
-                    outcome = report_files.with_leaks(
-                        config, draft, outcome, task.data, None, name, model.fingerprint, task.name
-                    )
+                kept = report_files.write_task_files(
+                    config,
+                    draft.folder,
+                    outcome,
+                    task.data,
+                    None,
+                    name,
+                    model.fingerprint,
+                    task.name,
+                )
             # Its cause may be gone when the same command is run again.
             except TrainingStopped:
                 raise
             except (ArtifactError, ConfigError, TrainingError) as error:
-                draft.note(receipt, {"skipped": str(error)})
-            else:
-                reasons = Counter(outcome.notes.get("unreadable_images", {}).values())
-                kept = report_files.write_task_files(
-                    draft.folder, name, task.name, outcome, reasons
-                )
-                draft.note(receipt, kept)
+                kept = {"skipped": str(error)}
+            draft.note(receipt, kept)
 
 
 def _place(draft: Draft, model: str, task: str) -> str:
@@ -324,18 +324,14 @@ def _judged(
                 outcome = task.evaluate_learnt(data, vectors, _place(draft, model, name))
             else:
                 outcome = task.evaluate(data, vectors)
-            if config.index:
-                fingerprint = images[0].model.fingerprint
-                outcome = report_files.with_leaks(
-                    config, draft, outcome, data, vectors, model, fingerprint, name
-                )
+            fingerprint = images[0].model.fingerprint
+            receipt = report_files.write_task_files(
+                config, draft.folder, outcome, data, vectors, model, fingerprint, name
+            )
         except StorageError:
             raise
         except BiovlError as error:
-            receipt: dict[str, Any] = {"skipped": str(error)}
-        else:
-            reasons = Counter(vectors.unreadable.values())
-            receipt = report_files.write_task_files(draft.folder, model, name, outcome, reasons)
+            receipt = {"skipped": str(error)}
         draft.note(f"judged/{model}/{name}", receipt)
         noted: dict[str, Any] = draft.read_note(f"judged/{model}/{name}") or {}
         return noted

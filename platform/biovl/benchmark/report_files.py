@@ -1,5 +1,6 @@
 """Files of a benchmark report: predictions and plots per model and task, and the summary."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -38,40 +39,37 @@ def leaks(model: str, task: str) -> str:
 
 
 def write_task_files(
-    folder: Folder, model: str, task: str, outcome: TaskOutcome, unreadable: Mapping[str, int]
-) -> dict[str, Any]:
-    """Write the predictions and plots of a task, and return the receipt."""
-    write_table(folder, predictions(model, task), outcome.predictions)
-    for plot, png in outcome.plots.items():
-        folder.write(f"plots/{model}/{task}-{plot}.png", png)
-    return {
-        "scores": [asdict(score) for score in outcome.scores],
-        "notes": dict(outcome.notes),
-        "unreadable": dict(unreadable),
-    }
-
-
-def with_leaks(
     config: BenchmarkConfig,
-    draft: Draft,
+    folder: Folder,
     outcome: TaskOutcome,
     data: Any,
     vectors: EmbeddedBenchmark | None,
     model: str,
     fingerprint: str,
     task: str,
-) -> TaskOutcome:
-    """Add the near duplicates in the training corpus, and metrics without them, to an outcome."""
-    leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, fingerprint)
-    write_table(draft.folder, leaks(model, task), leaked.pairs)
-    without = leak_report.scores_without(
-        data, outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
-    )
-    return replace(
-        outcome,
-        scores=(*outcome.scores, *without),
-        notes={**outcome.notes, "leaks": dict(leaked.counts)},
-    )
+) -> dict[str, Any]:
+    """Write the files of a task, and return the receipt.
+
+    These are predictions, plots and, with ``index``, the near duplicates in the training corpus:
+    the receipt also has the metrics without them.
+    """
+    scores, notes = list(outcome.scores), dict(outcome.notes)
+    if config.index:
+        leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, fingerprint)
+        write_table(folder, leaks(model, task), leaked.pairs)
+        scores += leak_report.scores_without(
+            data, outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
+        )
+        notes["leaks"] = dict(leaked.counts)
+    write_table(folder, predictions(model, task), outcome.predictions)
+    for plot, png in outcome.plots.items():
+        folder.write(f"plots/{model}/{task}-{plot}.png", png)
+    unreadable = notes.get("unreadable_images", {}) if vectors is None else vectors.unreadable
+    return {
+        "scores": [asdict(score) for score in scores],
+        "notes": notes,
+        "unreadable": dict(Counter(unreadable.values())),
+    }
 
 
 def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
