@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 
-from biovl.articles import acronyms, mentions, sentences, text
+from biovl.articles import acronyms, figure_references, sentences, text
 from biovl.articles.citances.extraction import citances, references, statements
-from biovl.articles.citations import Reference
+from biovl.articles.figure_mentions import Reference
 from biovl.articles.jats import read_article
 from biovl.articles.subcaptions.splitting import split_caption
 from biovl.core.records import Mention, Span
@@ -203,7 +203,7 @@ ENTRIES: dict[str, Callable[[str], object]] = {
     "citances, unlinked": lambda content: citances([Mention(content, [], [], "body")], "Fig. 2"),
     "citances, no label": lambda content: citances([paragraph(content)], None),
     "citances, paragraphs": many_paragraphs,
-    "mentions": lambda content: mentions.panels_in(content, content),
+    "mentions": lambda content: figure_references.panels_in(content, content),
     "sentences": sentences.sentences,
     "acronyms": lambda content: acronyms.acronyms_of([content]),
     "acronyms, listed": lambda content: acronyms.acronyms_of([], content),

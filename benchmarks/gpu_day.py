@@ -212,7 +212,7 @@ def memory(day: Day) -> Result:
     from pretrain_gpu import settings_of
     from pretrain_peers import Ours, batch_of, build, copied
 
-    from biovl.pretrain import automatic
+    from biovl.pretrain import gpu_settings
     from biovl.pretrain.config import OptimConfig, StepConfig
 
     device = torch.device(day.device)
@@ -222,7 +222,7 @@ def memory(day: Day) -> Result:
     with ProcessPoolExecutor(
         1,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=automatic.hide_gpus,
+        initializer=gpu_settings.hide_gpus,
     ) as process:
         expected = {
             recipe: process.submit(_expected_gib, recipe, cases, is_tiny=day.is_tiny)

@@ -31,8 +31,8 @@ from biovl.models.text_configs import KNOWN
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import OptimConfig, PretrainConfig, StepConfig
 from biovl.pretrain.loop import Trainer, train
-from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.schedule import Plan
+from biovl.pretrain.tower_setup import towers_of
 from biovl.runtime.workers import Workers
 
 # Shapes: B pairs, H height, W width, L tokens of the context.

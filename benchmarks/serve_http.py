@@ -29,8 +29,8 @@ from serve_index import goal
 from serve_load import new_text
 from serve_world import SETTINGS, WORDS, publish_index, publish_model
 
-from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
+from biovl.index.search import Index
 from biovl.models.encoder import load
 
 HERE = Path(__file__).parent

@@ -77,8 +77,8 @@ def plain(asked: dict[str, Any]) -> None:
     from fastapi.responses import JSONResponse
     from pydantic import BaseModel
 
-    from biovl.index.opened import Index
     from biovl.index.query import Query, QueryPart
+    from biovl.index.search import Index
     from biovl.models.encoder import load
     from serve.search.batcher import Batcher
 

@@ -37,11 +37,11 @@ from biovl.articles.jats import read_article
 from biovl.articles.subcaptions import evidence
 from biovl.articles.subcaptions.clauses import segments
 from biovl.articles.subcaptions.evidence import Group, features, qualities
+from biovl.articles.subcaptions.label_selection import System, choose, proposed
 from biovl.articles.subcaptions.labels import ALPHABETS, LabelValue
 from biovl.articles.subcaptions.markers import Marker, markers
 from biovl.articles.subcaptions.shared import Features, chances, heads, tails
 from biovl.articles.subcaptions.splitting import split_caption
-from biovl.articles.subcaptions.systems import System, choose, proposed
 from biovl.core.records import Span
 
 GOLD = Path(__file__).parent / "gold"

@@ -36,8 +36,8 @@ from starlette.requests import Request
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
-from serve.http.exchanges import Caller, exchange_in
 from serve.http.problems import Problem
+from serve.http.request_context import Caller, exchange_in
 from serve.http.settings import Auth
 
 SCOPES = ("search", "embed", "review", "admin", "metrics")

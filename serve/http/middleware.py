@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.auth import Keys
 from serve.http.draining import Draining
-from serve.http.exchanges import Exchange, exchange_in
 from serve.http.limits import Bodies, ClientGoneError, RequestSlots
 from serve.http.logs import failure_line, request_line
 from serve.http.metrics import Metrics
 from serve.http.problems import problem_answer, problem_of, timed_out, too_much_work
 from serve.http.rate import RateLimit
+from serve.http.request_context import Exchange, exchange_in
 from serve.http.settings import Limits
 
 CONTENT_SECURITY_POLICY = (

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from PIL import Image
 
 from biovl.images import decode
-from serve.http.exchanges import Caller
 from serve.http.problems import Problem
 from serve.http.rate import MAX_BUCKETS, Buckets, Leases, leased
+from serve.http.request_context import Caller
 from serve.http.settings import Limits, Rate
 
 MAX_CHUNKS = 20_000

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
-from serve.http.exchanges import exchange_in
+from serve.http.request_context import exchange_in
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_CHARS = 80

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from serve.http.exchanges import Caller
 from serve.http.problems import Problem
+from serve.http.request_context import Caller
 from serve.http.settings import Rate
 
 MAX_BUCKETS = 10_000

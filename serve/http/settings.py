@@ -7,8 +7,8 @@ import click
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
 
 from biovl.core import config as configs
-from biovl.core.changes import value_of
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import value_of
 
 Kind = TypeVar("Kind", bound=BaseModel)
 

@@ -20,16 +20,16 @@ from serve.auth import Keys, check_scope
 from serve.http.coordinator import LocalCoordinator
 from serve.http.documentation import document
 from serve.http.draining import Draining
-from serve.http.exchanges import exchange_in
 from serve.http.logs import failure_line, write_lines
 from serve.http.metrics import Metrics
 from serve.http.middleware import LimitingMiddleware, LoggingMiddleware
 from serve.http.pages import STYLE, add_page
 from serve.http.problems import Problem, handle_problems, problem_answer, shortened
 from serve.http.rate import RateLimit
+from serve.http.request_context import exchange_in
 from serve.http.strict_json import StrictRoute
 from serve.review import messages
-from serve.review.desk import Desk
+from serve.review.actions import Desk
 
 PAGE = Path(__file__).parent / "page"
 SHARED_PAGE = Path(__file__).parents[1] / "search" / "page"

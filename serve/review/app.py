@@ -25,8 +25,8 @@ from serve.http.loopback import require_loopback
 from serve.http.settings import ApplicationError, read_settings
 from serve.http.stopping import drain_before_exit
 from serve.review import store
+from serve.review.actions import open_desk
 from serve.review.api import review_api
-from serve.review.desk import open_desk
 from serve.review.settings import ReviewSettings
 from serve.review.tables import Database
 

@@ -21,7 +21,7 @@ from serve.search.engine import (
     Size,
     no_index,
 )
-from serve.search.preparing import Preparer
+from serve.search.preprocessing import Preparer
 from serve.search.release import load_release
 from serve.search.replica import Replica
 

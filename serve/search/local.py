@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from biovl.index.opened import Index
 from biovl.index.query import Query, Results
+from biovl.index.search import Index
 from biovl.models.encoder import Encoder
 from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.search.embedding import Embedder, Observe, TextVectors
@@ -21,7 +21,7 @@ from serve.search.engine import (
     no_index,
 )
 from serve.search.holder import Holder
-from serve.search.preparing import Preparer
+from serve.search.preprocessing import Preparer
 from serve.search.release import Release, load_release
 from serve.search.searching import Searcher
 from serve.search.settings import Settings

@@ -8,13 +8,13 @@ from typing import TypeVar
 import numpy as np
 
 from biovl.index.query import Filter, Kind, Query, QueryPart, Results
-from serve.http.exchanges import Exchange
 from serve.http.problems import Problem
+from serve.http.request_context import Exchange
 from serve.http.settings import Limits
 from serve.search.context import Context
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import Weights
-from serve.search.preparing import prepare_images
+from serve.search.preprocessing import prepare_images
 
 T = TypeVar("T")
 

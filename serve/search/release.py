@@ -11,8 +11,8 @@ import numpy as np
 
 from biovl.core import artifacts
 from biovl.core.errors import ArtifactError
-from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
+from biovl.index.search import Index
 from biovl.models.encoder import Encoder, Preparation, load, load_preparation
 from serve.http.coordinator import ReleaseTarget
 

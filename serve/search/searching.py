@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from biovl.core.errors import BiovlError
 from biovl.images.formats import image_format
-from biovl.index.opened import VERSION_DIGITS, Index
 from biovl.index.query import Query, Results
+from biovl.index.search import VERSION_DIGITS, Index
 from serve.http.problems import Problem, shortened
 from serve.search.engine import FigureMetadata, ImageFile, Size, unknown_figure
 

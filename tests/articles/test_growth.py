@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from benchmarks.compound_fuzz import ENTRIES, UNITS, paragraph, repeated
-from biovl.articles import citations
+from biovl.articles import figure_mentions
 from biovl.articles.acronyms import acronyms_of
 from biovl.articles.citances.extraction import citances, references, statements
 from biovl.articles.citances.grammar import MOST
+from biovl.articles.figure_references import figure_number
 from biovl.articles.jats import read_article
-from biovl.articles.mentions import figure_number
 from biovl.core.records import Mention, Reference
 from biovl.split import rows
 
@@ -115,7 +115,7 @@ def test_paragraphs_are_stored_with_figures_up_to_a_length(monkeypatch: pytest.M
     figures = "".join(f'<fig id="f{number}"/>' for number in range(9))
     links = "".join(f'<xref rid="f{number}">x</xref>' for number in range(9))
     xml = f"<article><body><p>{links}</p><p>{links}</p>{figures}</body></article>".encode()
-    monkeypatch.setattr(citations, "MOST_TEXT", 100)
+    monkeypatch.setattr(figure_mentions, "MOST_TEXT", 100)
     content = read_article(xml).content
     assert content is not None
     assert [len(figure.mentions) for figure in content.figures] == [1] * 9
@@ -137,7 +137,7 @@ def test_a_reference_to_a_group_cites_some_of_thousands() -> None:
     )
     content = read_article(xml.encode()).content
     assert content is not None
-    assert sum(bool(figure.mentions) for figure in content.figures) == citations._MAX_GROUP
+    assert sum(bool(figure.mentions) for figure in content.figures) == figure_mentions._MAX_GROUP
     assert {figure.caption for figure in content.figures} == {"Cells"}
 
 

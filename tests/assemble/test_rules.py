@@ -5,8 +5,8 @@ import pytest
 from biovl.assemble import rules
 from biovl.assemble.rules import Rule, make_rules, rejected_by, rejections
 from biovl.core import config
-from biovl.core.changes import parse_call
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import parse_call
 from biovl.core.plugins import Plugin
 
 CASES = [

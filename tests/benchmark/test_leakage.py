@@ -15,7 +15,7 @@ from biovl.assemble import duplicates
 from biovl.benchmark import image_hashes, leak_report, leakage
 from biovl.benchmark.datasets import Questions
 from biovl.images.hashing import sha256_hex
-from biovl.index.opened import Index
+from biovl.index.search import Index
 from tests.benchmark.memory import MemoryImages, random_unit
 from tests.index.small_index import figure, publish
 

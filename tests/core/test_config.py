@@ -13,8 +13,8 @@ from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config
 from biovl.core.arguments import from_command_line, settings_manual
-from biovl.core.changes import change_of, changes_of, in_order
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import change_of, changes_of, in_order
 from biovl.core.plugins import Plugin
 from biovl.harvest import config as harvest_config
 from biovl.harvest.config import HarvestConfig

@@ -14,7 +14,7 @@ from biovl.__main__ import COMMANDS
 from biovl.chain.reproduce.graph import read_settings
 from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.core.arguments import from_command_line
-from biovl.core.changes import change_of
+from biovl.core.overrides import change_of
 from biovl.runtime import command_line
 from serve.app import settings_of
 from tests.docs.pages import ROOT

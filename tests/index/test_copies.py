@@ -18,8 +18,8 @@ from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
 from biovl.index import files
 from biovl.index.copies import check_sizes
-from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
+from biovl.index.search import Index
 from tests.index.small_index import publish, unit
 
 VECTORS_ND = unit(np.random.default_rng(0), 50, 16)
@@ -93,7 +93,7 @@ def test_what_a_killed_process_had_copied_is_deleted_by_the_next(
 def test_two_processes_copy_an_index_once(bucket_uri: str, tmp_path: Path) -> None:
     uploaded(Path(publish(tmp_path / "index", VECTORS_ND)), f"{bucket_uri}/both")
     script = (
-        "import sys; from biovl.index.opened import Index; "
+        "import sys; from biovl.index.search import Index; "
         "assert len(Index.open(sys.argv[1], sys.argv[2])) == 50"
     )
     command = [sys.executable, "-c", script, f"{bucket_uri}/both", str(tmp_path / "cache")]

@@ -25,9 +25,9 @@ from biovl.index.config import IndexConfig
 from biovl.index.filters import FilterTable
 from biovl.index.job import index
 from biovl.index.metadata import MetadataTable
-from biovl.index.opened import Index
 from biovl.index.previous import PREPARED
 from biovl.index.query import Filter, Query, QueryPart
+from biovl.index.search import Index
 from biovl.index.vectors import VectorIndex
 from biovl.index.words import Words
 from biovl.models import encoder

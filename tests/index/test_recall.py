@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from biovl.core.chance import retrieval_warning
-from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
 from biovl.index.recall import (
     choose_and_score,
@@ -16,6 +15,7 @@ from biovl.index.recall import (
     recall_of,
     recall_of_own_images,
 )
+from biovl.index.search import Index
 from biovl.index.vectors import VectorIndex
 from tests.index.small_index import publish, unit
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from biovl.annotate import identity
 from biovl.annotate.annotators import dinov2
 from biovl.benchmark import encoders
-from biovl.benchmark.fusion.opened import open_encoder
+from biovl.benchmark.fusion.loading import open_encoder
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ArtifactError, ConfigError

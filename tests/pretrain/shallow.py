@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from biovl.pretrain.prepare import blocks_of
+from biovl.pretrain.tower_setup import blocks_of
 
 
 def cut(model: nn.Module) -> None:

@@ -21,8 +21,8 @@ from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.flops import copied_to
 from biovl.pretrain.losses import LOSSES, info_nce
 from biovl.pretrain.models import describe
-from biovl.pretrain.prepare import blocks_of, towers_of
 from biovl.pretrain.step import gradients
+from biovl.pretrain.tower_setup import blocks_of, towers_of
 from biovl.runtime.workers import Workers
 from tests.pretrain.shallow import cut
 

@@ -38,8 +38,8 @@ from biovl.pretrain.mixture import find_teacher
 from biovl.pretrain.models import build
 from biovl.pretrain.order import read_places
 from biovl.pretrain.pairs import Loaded, StoredTeacher, load_pairs
-from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.schedule import Plan
+from biovl.pretrain.tower_setup import towers_of
 from biovl.runtime.workers import Workers
 from tests.annotate.small_models import save_clip, scene
 from tests.assemble.test_kept_columns import assemble, harvest

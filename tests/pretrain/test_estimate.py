@@ -10,7 +10,7 @@ from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import rates
-from biovl.pretrain.activations import Activations, TowerActivations
+from biovl.pretrain.activation_memory import Activations, TowerActivations
 from biovl.pretrain.config import BatchConfig, PretrainConfig, PretrainWorkers, StepConfig
 from biovl.pretrain.dry_run import render
 from biovl.pretrain.estimate import estimate

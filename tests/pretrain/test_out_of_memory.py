@@ -20,10 +20,10 @@ from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.loop import Trainer
-from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
-from biovl.pretrain.prepare import towers_of as towers_for
+from biovl.pretrain.out_of_memory import read_halvings, read_micro_batch
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
+from biovl.pretrain.tower_setup import towers_of as towers_for
 from biovl.runtime import ray_train, worker_process
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers, share

@@ -17,10 +17,10 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.card_sections import rollbacks_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.guard import Diverged, Guard
-from biovl.pretrain.prepare import towers_of as towers_for
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import note_name, read_scores
+from biovl.pretrain.tower_setup import towers_of as towers_for
 from biovl.pretrain.trackers import read_metrics
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers, share

@@ -21,8 +21,8 @@ from biovl.pretrain.fake_gpu import fake_gpu
 from biovl.pretrain.flops import copied_to
 from biovl.pretrain.loop import Trainer, autocast
 from biovl.pretrain.models import describe
-from biovl.pretrain.prepare import blocks_of, towers_of
 from biovl.pretrain.schedule import Plan
+from biovl.pretrain.tower_setup import blocks_of, towers_of
 from biovl.runtime.workers import Workers
 from tests.models.test_text_tower import TOWERS
 from tests.pretrain.shallow import cut

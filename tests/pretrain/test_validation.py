@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import cross_entropy
 
-from biovl.benchmark import direct
+from biovl.benchmark import in_memory
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, TrainingError
 from biovl.core.plugins import Plugin
@@ -24,7 +24,7 @@ from biovl.pretrain import validation_job
 from biovl.pretrain.card_sections import scores_section
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
-from biovl.pretrain.prepare import check_pooled_token, towers_of
+from biovl.pretrain.tower_setup import check_pooled_token, towers_of
 from biovl.pretrain.validation import TASKS, describe_scores, validate
 from biovl.runtime.checkpoints import Checkpoints
 
@@ -238,4 +238,4 @@ def test_other_data_is_scored_as_by_the_published_model(tmp_path: Path, folder: 
 )
 def test_a_task_that_cannot_be_scored_is_named(task: Plugin, error: type[BiovlError]) -> None:
     with pytest.raises(error, match=r"validation\.tasks\.mine"):
-        direct.open_tasks({"mine": task}, TASKS)
+        in_memory.open_tasks({"mine": task}, TASKS)

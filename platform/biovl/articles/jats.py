@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles import licenses, text
-from biovl.articles.citations import MOST_TEXT, FigureContext, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.credits import is_legend
+from biovl.articles.figure_mentions import MOST_TEXT, FigureContext, cited_figures, figure_places
 from biovl.articles.floats import move_floats, put_captions_in_figures
 from biovl.articles.front import (
     GRAPHICAL_ABSTRACTS,

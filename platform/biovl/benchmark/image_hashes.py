@@ -13,7 +13,7 @@ from biovl.core.folders import Folder
 from biovl.core.tables import open_table, read_table
 from biovl.images.decode import inspect
 from biovl.images.hashing import sha256_hex
-from biovl.index.opened import Index
+from biovl.index.search import Index
 
 # Shapes: H benchmark images with an informative hash, M of the corpus, m of a chunk, P pairs.
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from biovl.benchmark import image_hashes, leakage
 from biovl.benchmark.leakage import UNLEAKED, Leaks
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score
-from biovl.index.opened import Index
+from biovl.index.search import Index
 
 PART = "/without near duplicates"
 """Suffix of the names of metrics on images without near duplicates."""

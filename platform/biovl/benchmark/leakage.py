@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.index.opened import Index
 from biovl.index.query import Filter, Query, QueryPart
+from biovl.index.search import Index
 
 # Shapes: N images of the benchmark, M of the corpus, m of a chunk, D embedding, P pairs.
 

@@ -20,7 +20,7 @@ from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.ranks import TIE
 from biovl.core.errors import ConfigError
-from biovl.index.opened import Index
+from biovl.index.search import Index
 
 # Shapes: S seeds, P private images, Q public ones, C candidates, K neighbours, D embedding.
 

@@ -21,7 +21,7 @@ from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
 from biovl.benchmark.fusion.learning import Learner
-from biovl.benchmark.fusion.opened import open_encoder
+from biovl.benchmark.fusion.loading import open_encoder
 from biovl.benchmark.tasks.vqa import VQAAnswers
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft

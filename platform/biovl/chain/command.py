@@ -13,8 +13,8 @@ from biovl.chain.links import Chain, Step, check, links, read_chain, reject_unus
 from biovl.chain.recipes import RECIPES, ChainRecipe
 from biovl.chain.steps import STEPS
 from biovl.core.arguments import recipes_manual, settings_parser
-from biovl.core.changes import change_of, changes_of
 from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.overrides import change_of, changes_of
 from biovl.runtime.command_line import end_interrupted
 
 

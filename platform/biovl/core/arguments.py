@@ -12,10 +12,10 @@ from typing import Any, get_args, get_origin
 import yaml
 
 from biovl.core import config as configs
-from biovl.core.changes import change_of
 from biovl.core.config import Config, Recipe
 from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.filesystems import open_location
+from biovl.core.overrides import change_of
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 """Signs of pydantic's limits."""

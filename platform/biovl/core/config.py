@@ -14,8 +14,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.config import ConfigDict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from biovl.core.changes import is_meant, named, together
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import is_meant, named, together
 
 Config = TypeVar("Config")
 

@@ -15,8 +15,8 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from biovl.core import config
-from biovl.core.changes import parse_call
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import parse_call
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from biovl.benchmark import direct
+from biovl.benchmark import in_memory
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
+from biovl.pretrain.image_size import check_resolution
 from biovl.pretrain.mixture import Mixture, find_teacher
 from biovl.pretrain.models import check_weights
-from biovl.pretrain.resolution import check_resolution
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.trackers import check_trackers
 from biovl.pretrain.validation import TASKS
@@ -29,7 +29,7 @@ def check_run(config: PretrainConfig, mixture: Mixture, *, image_px: int) -> Pla
     """
     plan = Plan.of(mixture.draws, config.batch, config.epochs)
     _check_workers(config.workers, plan)
-    direct.open_tasks(config.validation.tasks, TASKS)
+    in_memory.open_tasks(config.validation.tasks, TASKS)
     assembled = {part.uri: part.manifest.config for part in mixture.parts}
     check_settings(config, assembled, image_px=image_px)
     find_teacher(config.step.distill, config.corpora)

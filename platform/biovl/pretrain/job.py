@@ -21,15 +21,15 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, TrainingError
 from biovl.models import encoder, hub
 from biovl.models.builders.open_clip import Built, Described
-from biovl.pretrain import automatic, dry_run, estimate, memory, rates, stream_job
+from biovl.pretrain import dry_run, estimate, gpu_settings, memory, rates, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.changes import may_resume, read_changes, read_settings, record_changes
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.fork import Fork, advise_fork, find_fork, start_fork, steps_before
+from biovl.pretrain.image_size import stored_px
 from biovl.pretrain.journal import Journal
 from biovl.pretrain.lineage import pairs_seen, read_lineage, seen_val_warning
-from biovl.pretrain.micro_batch import read_halvings, read_micro_batch
 from biovl.pretrain.mixture import (
     Mixture,
     describe_mixture,
@@ -49,9 +49,8 @@ from biovl.pretrain.models import (
     pins_of,
     weights_of,
 )
-from biovl.pretrain.prepare import check_pooled_token
+from biovl.pretrain.out_of_memory import read_halvings, read_micro_batch
 from biovl.pretrain.publishing import write_model, write_report_files
-from biovl.pretrain.resolution import stored_px
 from biovl.pretrain.rollback import read_rollbacks, skipped_pairs, skipped_steps
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
@@ -62,6 +61,7 @@ from biovl.pretrain.scores import (
     read_scores,
     steps_waiting,
 )
+from biovl.pretrain.tower_setup import check_pooled_token
 from biovl.pretrain.trackers import read_steps
 from biovl.pretrain.validation_job import Listener
 from biovl.pretrain.warn import warnings_of
@@ -371,7 +371,7 @@ def estimated(config: PretrainConfig) -> str:
 
 
 def _caption_tokens(
-    config: PretrainConfig, mixture: Mixture, *, sample: int = automatic.SAMPLE
+    config: PretrainConfig, mixture: Mixture, *, sample: int = gpu_settings.SAMPLE
 ) -> np.ndarray:
     """Return the tokens of texts of train, with start and end, of every n-th pair."""
     # The index counts CLIP's tokens without start and end.

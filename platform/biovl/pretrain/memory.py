@@ -13,7 +13,7 @@ from torch import nn
 
 from biovl.models.builders.open_clip import Described
 from biovl.models.towers.texts import TextCompute
-from biovl.pretrain.activations import (
+from biovl.pretrain.activation_memory import (
     Activations,
     TowerActivations,
     image_activations,

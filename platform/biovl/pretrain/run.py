@@ -17,7 +17,7 @@ from biovl.core.artifacts import Draft
 from biovl.core.errors import RestartNeeded, TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.models.towers import TextTower
-from biovl.pretrain import automatic, flops, hardware, rollback
+from biovl.pretrain import flops, gpu_settings, hardware, rollback
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
@@ -33,14 +33,14 @@ from biovl.pretrain.loop import (
     uses_bf16,
 )
 from biovl.pretrain.meter import Meter, memory_bytes
-from biovl.pretrain.micro_batch import read_micro_batch, record_halving
 from biovl.pretrain.models import build, check_unchanged_weights, describe
-from biovl.pretrain.prepare import towers_of
+from biovl.pretrain.out_of_memory import read_micro_batch, record_halving
 from biovl.pretrain.profiling import profile_steps
 from biovl.pretrain.publishing import HARDWARE
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import in_history, is_validated, steps_to_keep, steps_waiting
 from biovl.pretrain.step import has_batch_statistics, seed_of
+from biovl.pretrain.tower_setup import towers_of
 from biovl.pretrain.watchdog import Watchdog
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
@@ -149,11 +149,11 @@ def run(
     cost = flops.forward_cost(described.model)
     if caption_tokens is None:
         caption_tokens = np.array([described.context_length])
-    properties = automatic.Device.of(config, device)
+    properties = gpu_settings.Device.of(config, device)
     say = callbacks.say if workers.rank == 0 else lambda line: None
     config = replace(
         config,
-        step=automatic.choose_step(
+        step=gpu_settings.choose_step(
             *(config, cost, plan, caption_tokens),
             context=described.context_length,
             steps_done=steps_done,
@@ -168,7 +168,7 @@ def run(
         check_unchanged_weights(config)
     towers = towers_of(built, config.step, device, config.optim)
     assert isinstance(towers.text, TextTower)
-    automatic.choose_attention(
+    gpu_settings.choose_attention(
         *(
             towers.text,
             caption_tokens,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from biovl.benchmark import direct, encoders
+from biovl.benchmark import encoders, in_memory
 from biovl.benchmark.retrieval import KS, evaluate_retrieval
 from biovl.core.errors import TrainingError
 from biovl.core.workers import Precision
@@ -16,7 +16,7 @@ from biovl.pretrain.loop import autocast
 from biovl.pretrain.models import build
 from biovl.pretrain.order import read_places
 from biovl.pretrain.pairs import load_validation
-from biovl.pretrain.prepare import towers_of
+from biovl.pretrain.tower_setup import towers_of
 from biovl.runtime.checkpoints import Checkpoints
 
 BATCH_PAIRS = 128
@@ -43,8 +43,8 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
     built.model.load_state_dict(Checkpoints(config.out).load(steps_done)["model"])
     # First: the towers of a step handle padding differently.
     encoder = Encoder(built, device=str(device), precision=_PRECISIONS[config.step.precision])
-    tasks = direct.open_tasks(config.validation.tasks, TASKS)
-    of_tasks = direct.evaluate_tasks(tasks, encoders.Ours(encoder))
+    tasks = in_memory.open_tasks(config.validation.tasks, TASKS)
+    of_tasks = in_memory.evaluate_tasks(tasks, encoders.Ours(encoder))
     towers = towers_of(built, config.step, device)
     towers.image.eval()
     towers.text.eval()

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from biovl.benchmark.prompts import PLACE, PROMPTS, TEMPLATES, fill_template
-from serve.http.exchanges import Exchange, exchange_in
+from serve.http.request_context import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
-from serve.search.preparing import prepare_images
+from serve.search.preprocessing import prepare_images
 from serve.search.queries import check_text, invalid, one_version, retry_if_stale
 from serve.search.uploads import image_of, images_of
 

@@ -10,13 +10,13 @@ import numpy as np
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
+from serve.http.request_context import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, nine_digits, refusals
 from serve.search.context import Context
 from serve.search.messages import Message
-from serve.search.preparing import prepare_images
+from serve.search.preprocessing import prepare_images
 from serve.search.queries import check_text, invalid, one_version, retry_if_stale
 from serve.search.uploads import image_of
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from biovl.articles import rights
-from serve.http.exchanges import exchange_in
 from serve.http.problems import Problem, shortened
+from serve.http.request_context import exchange_in
 from serve.search.answers import figure_json, json_answer, refusals
 from serve.search.context import Context
 from serve.search.engine import FigureMetadata, Size, unknown_figure

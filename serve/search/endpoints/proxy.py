@@ -11,7 +11,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from biovl.index.query import Query
-from serve.http.exchanges import Exchange, exchange_in
+from serve.http.request_context import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request, Response
 from biovl.index.query import Query
 from biovl.index.ranking import level_end
 from biovl.index.vectors import cells_of
-from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
+from serve.http.request_context import Exchange, exchange_in
 from serve.search.answers import NO_STORE, SCORE_DIGITS, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context

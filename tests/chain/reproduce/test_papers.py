@@ -13,8 +13,8 @@ from biovl.chain.reproduce.graph import Graph, build, read_settings, reject_unus
 from biovl.chain.reproduce.job import foresee
 from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.core import config as configs
-from biovl.core.changes import together
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import together
 from biovl.sweep.spaces import SPACES
 
 PAPERS = read_papers()

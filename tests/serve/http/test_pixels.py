@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.http.exchanges import Caller
 from serve.http.pixels import (
     MAX_CHUNKS,
     MAX_SEGMENTS,
@@ -27,9 +26,10 @@ from serve.http.pixels import (
 )
 from serve.http.problems import Problem
 from serve.http.rate import Buckets
+from serve.http.request_context import Caller
 from serve.http.settings import Limits, Rate
 from serve.search.engine import EmbeddedVectors
-from serve.search.preparing import Preparer
+from serve.search.preprocessing import Preparer
 from tests.serve.search.small_engine import SmallEngine, drawn, jpeg, make_app, make_client, png
 
 

@@ -3,9 +3,9 @@ from contextlib import suppress
 
 import pytest
 
-from serve.http.exchanges import Caller
 from serve.http.problems import Problem
 from serve.http.rate import Buckets, RateLimit
+from serve.http.request_context import Caller
 from serve.http.settings import Rate
 from tests.serve.search.tiny_service import Asking, service
 

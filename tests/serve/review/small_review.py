@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageFont
 
 from biovl.core.artifacts import Draft, Manifest
+from serve.review.actions import open_desk
 from serve.review.api import review_api
-from serve.review.desk import open_desk
 from serve.review.settings import ReviewSettings
 
 CLUSTERS = 24

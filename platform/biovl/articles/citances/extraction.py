@@ -2,7 +2,7 @@
 
 Paragraphs that link a figure are stored with it as mentions. A citance is one sentence of such a
 paragraph. Links identify the figure; the grammar identifies the panels, and also finds sentences
-with "Fig. 2" in plain text, without a link. ``articles/mentions`` reads the panels of links alone.
+with "Fig. 2" in plain text, without a link. ``figure_references`` reads the panels of links alone.
 """
 
 from collections.abc import Iterable

@@ -10,7 +10,7 @@ import re
 from biovl.articles.citances import patterns
 from biovl.articles.citances.labels import Item, labels_between, names_of, panel_at, places_in
 from biovl.articles.citances.patterns import CLOSED, CONTINUES, DASH
-from biovl.articles.mentions import NUMBERED
+from biovl.articles.figure_references import NUMBERED
 
 _MAX_RANGE = 30
 _NEAR = 4

@@ -12,12 +12,12 @@ from biovl.articles.subcaptions.items import (
     is_coordinated,
     led_by,
 )
+from biovl.articles.subcaptions.label_selection import System
 from biovl.articles.subcaptions.labels import LIST, expand, kinds_of
 from biovl.articles.subcaptions.markers import Marker
 from biovl.articles.subcaptions.sentences import OVERALL, SCALE, TRAILING, sentences
 from biovl.articles.subcaptions.shared import Cut
 from biovl.articles.subcaptions.sides import CERTAIN, vote
-from biovl.articles.subcaptions.systems import System
 from biovl.articles.subcaptions.words import (
     ABOUT_IT,
     COMPARING,

@@ -1,6 +1,6 @@
 """Candidate panel markers of a caption: ``(A)``, ``b)``, ``C–E.``, ``Panel F``.
 
-``subcaptions.systems`` selects the labels among them. Every pattern has bounded repeats, so a
+``label_selection`` selects the labels among them. Every pattern has bounded repeats, so a
 caption is parsed in linear time.
 """
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from biovl.articles.subcaptions.clauses import Segment, segments
 from biovl.articles.subcaptions.evidence import confidence, qualities
+from biovl.articles.subcaptions.label_selection import System, choose
 from biovl.articles.subcaptions.markers import markers
 from biovl.articles.subcaptions.nested import ordered, with_children
-from biovl.articles.subcaptions.systems import System, choose
 from biovl.core.records import Span
 
 LONGEST = 50_000

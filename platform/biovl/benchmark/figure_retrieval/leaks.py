@@ -17,7 +17,7 @@ from biovl.benchmark.image_hashes import LOOKS, Hashes
 from biovl.core.artifacts import Manifest, read_manifest
 from biovl.core.folders import Folder
 from biovl.core.tables import open_part, parts_of
-from biovl.index.opened import Index
+from biovl.index.search import Index
 
 # Shapes: N candidates.
 

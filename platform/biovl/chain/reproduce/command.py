@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from biovl.core.arguments import settings_parser
-from biovl.core.changes import changes_of
 from biovl.core.errors import BiovlError
+from biovl.core.overrides import changes_of
 from biovl.runtime.command_line import end_interrupted
 
 _SETTINGS = """

@@ -18,8 +18,8 @@ from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core import lazy
 from biovl.core.artifacts import Manifest
-from biovl.core.changes import in_order
 from biovl.core.errors import ConfigError
+from biovl.core.overrides import in_order
 from biovl.finetune import merge_config
 from biovl.pretrain.config import MAY_CHANGE
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from biovl.articles.content import ArticleContent
 from biovl.articles.graphics import FileLookup
 from biovl.articles.jats import read_article
-from biovl.harvest.pmc.choosing import is_cleared
 from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.records import Medium, Record
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
+from biovl.harvest.pmc.version_selection import is_cleared
 from biovl.harvest.sources import FileError, Package, SourceMetadata
 
 XML_DEFECT = "xml: "

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from biovl.core import tombstones
 from biovl.core.folders import Folder
-from biovl.harvest.pmc import catalogue, choosing, inventory, unfetched
+from biovl.harvest.pmc import catalogue, inventory, unfetched, version_selection
 from biovl.harvest.pmc.articles import source_uri
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.steps import STATES, tally
@@ -71,9 +71,9 @@ def _tombstones(
 def _reason(states: set[str]) -> tombstones.Reason:
     if catalogue.HARVESTED in states:
         return "replaced"
-    if choosing.RETRACTED in states:
+    if version_selection.RETRACTED in states:
         return "retracted"
-    return "license" if choosing.LICENSE in states else "gone"
+    return "license" if version_selection.LICENSE in states else "gone"
 
 
 def publish_tombstones(place: AcquisitionContext, parts: int) -> dict[str, dict[str, int]]:

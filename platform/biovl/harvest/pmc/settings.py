@@ -11,8 +11,8 @@ from biovl.core.limits import RequestLimits
 from biovl.core.records import LicenseGroup
 from biovl.enrich.config import EntrezSettings
 from biovl.harvest.pmc.articles import SizeLimits
-from biovl.harvest.pmc.choosing import Filters
 from biovl.harvest.pmc.client import Patience
+from biovl.harvest.pmc.version_selection import Filters
 from biovl.harvest.sources import SourceJob
 
 _DATE = re.compile(r"(?:\d{4}(?:-\d\d(?:-\d\d)?)?)?")

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.core.folders import Folder
-from biovl.harvest.pmc import catalogue, choosing, inventory, records, unfetched
-from biovl.harvest.pmc.choosing import CatalogueVersion
+from biovl.harvest.pmc import catalogue, inventory, records, unfetched, version_selection
 from biovl.harvest.pmc.client import DAMAGED_TRIES, FAILING, BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
+from biovl.harvest.pmc.version_selection import CatalogueVersion
 from biovl.harvest.sources import FileError
 
 ARTICLES_PER_CHUNK = 1_000
@@ -177,7 +177,7 @@ def delete_downloads(place: AcquisitionContext, number: int) -> None:
 
 def choose_version(
     config: Config, service: BucketClient, store: Store, versions: Sequence[Mapping[str, Any]]
-) -> choosing.VersionChoice:
+) -> version_selection.VersionChoice:
     """Read the records of an article as far as necessary, and select a version.
 
     Args:
@@ -187,7 +187,7 @@ def choose_version(
         versions: The versions of the article, rows of a catalogue.
     """
     etags = {row["version"]: row["etag"] for row in versions}
-    return choosing.choose_version(
+    return version_selection.choose_version(
         [
             CatalogueVersion(row["number"], row["version"], row["last_modified"].date().isoformat())
             for row in versions
@@ -230,7 +230,7 @@ def read_record(
         return catalogue.UNREADABLE
 
 
-def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.VersionChoice) -> bool:
+def _stands(versions: Sequence[Mapping[str, Any]], choice: version_selection.VersionChoice) -> bool:
     """Return whether the selected version is unchanged since the earlier harvest."""
     return any(
         state == catalogue.HARVESTED and row["same"] and row["state"] == catalogue.HARVESTED

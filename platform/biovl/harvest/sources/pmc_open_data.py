@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from biovl.core.folders import Folder
 from biovl.core.limits import Limiter, LocalLimiter
 from biovl.harvest.pmc import articles, listing, steps
-from biovl.harvest.pmc.choosing import CatalogueVersion
 from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.endpoint import bucket_url
@@ -19,6 +18,7 @@ from biovl.harvest.pmc.records import Record
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
+from biovl.harvest.pmc.version_selection import CatalogueVersion
 from biovl.harvest.sources import Address, Package
 
 __all__ = ["HOW", "Config", "OpenData", "build"]

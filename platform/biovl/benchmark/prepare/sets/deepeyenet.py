@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biovl.benchmark.prepare.described import NO_IMAGE, Described, NamedImages, read_json
+from biovl.benchmark.prepare.annotation_files import NO_IMAGE, Described, NamedImages, read_json
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
 from biovl.core.errors import SourceError

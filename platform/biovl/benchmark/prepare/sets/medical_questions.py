@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from biovl.benchmark import vqa_files
 from biovl.benchmark.datasets import SPLITS, vqa
-from biovl.benchmark.prepare.described import Described, NamedImages, read_json
+from biovl.benchmark.prepare.annotation_files import Described, NamedImages, read_json
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
 from biovl.benchmark.selection import unique

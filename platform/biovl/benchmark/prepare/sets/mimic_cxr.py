@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import NonNegativeInt
 
 from biovl.benchmark.datasets import reports
-from biovl.benchmark.prepare.described import Described
+from biovl.benchmark.prepare.annotation_files import Described
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
 from biovl.core.errors import ConfigError, SourceError

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from biovl.chain.page.figures import card
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
-from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
+from biovl.index.search import Index
 
 TITLE = "Searches"
 

@@ -23,9 +23,9 @@ from biovl.images.decode import (
     stated_size_px,
 )
 from biovl.models.encoder import Preparation
-from serve.http.exchanges import Exchange
 from serve.http.pixels import PixelBudget, megapixels
 from serve.http.problems import Problem
+from serve.http.request_context import Exchange
 from serve.http.settings import Limits
 from serve.search.engine import Engine, PreparedImages
 

@@ -13,8 +13,8 @@ from biovl.core.artifacts import Input, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.shards import ShardWriter
 from biovl.index.corpus import NOTE, path_from_index
-from biovl.index.opened import Index
 from biovl.index.query import Filter, Hit, Query, QueryPart, Results, Years
+from biovl.index.search import Index
 from tests.index.small_index import figure, publish, unit
 
 RNG = np.random.default_rng(0)

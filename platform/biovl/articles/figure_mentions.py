@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles import text
-from biovl.articles.mentions import (
+from biovl.articles.figure_references import (
     LOOK_AHEAD,
     figure_number,
     is_comparison,

@@ -16,7 +16,7 @@ from biovl.models.towers.texts import TextCompute
 from biovl.pretrain.fake_gpu import fake_gpu
 from biovl.pretrain.flops import copied_to, structure
 from biovl.pretrain.loop import autocast as autocast_of
-from biovl.pretrain.prepare import checkpoint_activations
+from biovl.pretrain.tower_setup import checkpoint_activations
 
 MORE = 128
 """Images, or captions, of the larger size; the other is half of it. So many cost no time, and need

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 import pytest
 
-from biovl.articles.mentions import (
+from biovl.articles.figure_references import (
     LOOK_AHEAD,
     figure_number,
     is_comparison,

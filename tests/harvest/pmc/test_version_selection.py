@@ -5,8 +5,13 @@ import json
 import pytest
 
 from biovl.harvest.pmc import records
-from biovl.harvest.pmc.choosing import CatalogueVersion, Filters, choose_version, is_cleared
 from biovl.harvest.pmc.records import Record, RecordError
+from biovl.harvest.pmc.version_selection import (
+    CatalogueVersion,
+    Filters,
+    choose_version,
+    is_cleared,
+)
 
 MD5 = "0123456789abcdef0123456789ABCDEF"
 

@@ -17,9 +17,9 @@ from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from biovl.images.transforms import random_box
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import DataConfig, PretrainConfig, identity
+from biovl.pretrain.image_size import assemble_command, check_resolution, needed_px, stored_px
 from biovl.pretrain.job import estimated, pretrain
 from biovl.pretrain.models import describe
-from biovl.pretrain.resolution import assemble_command, check_resolution, needed_px, stored_px
 from tests.sweep.corpora import index_only
 
 

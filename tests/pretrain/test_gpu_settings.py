@@ -9,10 +9,10 @@ import torch
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.models.towers import TextTower, attention, kernels
-from biovl.pretrain import automatic, flops
 from biovl.pretrain import config as pretrain_config
-from biovl.pretrain.automatic import Device, choose_attention, choose_step
+from biovl.pretrain import flops, gpu_settings
 from biovl.pretrain.config import PretrainConfig, StepConfig
+from biovl.pretrain.gpu_settings import Device, choose_attention, choose_step
 from biovl.pretrain.memory import ModelInfo, memory
 from biovl.pretrain.models import describe
 from biovl.pretrain.schedule import Plan
@@ -96,7 +96,7 @@ def test_a_batch_that_fits_goes_at_once(described) -> None:
 
 def test_a_micro_batch_fits_the_memory_of_the_gpu(described) -> None:
     run = config(**{"batch.pairs": 65_536, "epochs": 1})
-    info = automatic.memory.model_info(described)
+    info = gpu_settings.memory.model_info(described)
     sizes = []
     for gigabytes in (4, 8):
         device = replace(H100, memory_bytes=gigabytes * 1e9)
@@ -131,12 +131,12 @@ def held(info: ModelInfo, micro_batch: int):
 
 def test_memory_is_estimated_for_the_optimizer_of_the_run(described, monkeypatch) -> None:
     monkeypatch.setattr(
-        automatic.StepCost,
+        gpu_settings.StepCost,
         "largest_micro_batch",
         lambda cost, *rest, **_: cost.info.optimizer_bytes,
     )
     adamw, lion = (
-        automatic.estimate_pairs(config(**{"optim.name": name}), LENGTHS, 32, 1, H100)
+        gpu_settings.estimate_pairs(config(**{"optim.name": name}), LENGTHS, 32, 1, H100)
         for name in ("adamw", "timm/lion")
     )
     # Two running averages, and one.
@@ -229,7 +229,7 @@ def gpu(monkeypatch, described):
             shapes.append((len(lengths), max(lengths), shape))
             return seconds
 
-        monkeypatch.setattr(automatic, "measure", measure)
+        monkeypatch.setattr(gpu_settings, "measure", measure)
         choose_attention(
             TextTower(described.model.text, "packed", 77), LENGTHS, 100, bf16=bf16,
             deterministic=deterministic, device=torch.device("cuda"), say=lines.append,
