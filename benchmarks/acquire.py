@@ -291,7 +291,11 @@ def _read(place: AcquisitionContext, path: Path, number: int) -> dict[str, Any]:
         tables = list(inventory.rows(packed, size, columns, BUCKET, refused))
     table = pa.concat_tables([inventory.LISTED.empty_table(), *tables])
     place.write("inventory", number, table.sort_by("number"))
-    return {"rows": table.num_rows, "refused": dict(refused), "counted": catalogue.counted(table)}
+    return {
+        "rows": table.num_rows,
+        "refused": dict(refused),
+        "counted": catalogue.number_histogram(table),
+    }
 
 
 def _earlier(numbers: np.ndarray, texts: list[str], since: Path) -> None:

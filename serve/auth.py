@@ -361,7 +361,7 @@ def _name_in(url: str) -> str:
 
 @lru_cache(maxsize=1_024)
 def is_loopback(name: str) -> bool:
-    """Return whether a host name or address is of this machine only."""
+    """Return whether a host name or IP address is on the loopback interface."""
     if name == "localhost":
         return True
     try:

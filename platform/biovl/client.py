@@ -159,7 +159,7 @@ class Client:
             templates: Prompts with ``{}`` in place of the class; several are averaged.
 
         Raises:
-            ConfigError: If a text or an image stands where a list is expected.
+            ConfigError: If a text or an image was given instead of a list.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         body: dict[str, Any] = {"images": [_base64(image) for image in _several("images", images)]}
@@ -178,7 +178,7 @@ class Client:
         A warning is issued if a text was truncated to the model's context length.
 
         Raises:
-            ConfigError: If a text or an image stands where a list is expected.
+            ConfigError: If a text or an image was given instead of a list.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         return self._embedded([{"type": "text", "text": text} for text in _several("texts", texts)])
@@ -187,7 +187,7 @@ class Client:
         """Return unit vectors of images, float32, shape [N, D].
 
         Raises:
-            ConfigError: If a text or an image stands where a list is expected.
+            ConfigError: If a text or an image was given instead of a list.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         return self._embedded(
@@ -218,7 +218,7 @@ class Client:
             options: ``filter``.
 
         Raises:
-            ConfigError: If a text stands where a list is expected.
+            ConfigError: If a text was given instead of a list.
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
         body = {"image": _base64(image), "k": k, **options}

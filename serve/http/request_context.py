@@ -45,7 +45,7 @@ class Exchange:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the duration of the block to a stage."""
+        """Add the duration of a ``with`` block to a stage of ``stages``, in milliseconds."""
         start = time.perf_counter()
         try:
             yield

@@ -137,10 +137,10 @@ class Desk:
             now = self._standing(connection, reviewer)
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
-    def count_again(self) -> None:
+    def recount_votes(self) -> None:
         """Recount the votes of all clusters at the start: the taxonomy may have changed."""
         with self.database.writing() as connection:
-            store.count_again(connection, self.taxonomy)
+            store.recount_votes(connection, self.taxonomy)
 
     def export_csv(self) -> bytes:
         """Return all current votes as a CSV file."""

@@ -111,7 +111,7 @@ class _Review:
         own = ReviewSettings.model_validate(settings)
         await require_loopback(own.auth, setting="reviewers_file")
         self._desk = open_desk(own)
-        self._desk.count_again()
+        self._desk.recount_votes()
         self._draining = Draining()
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -97,7 +97,7 @@ def is_counted(row: Any, taxonomy: Taxonomy) -> bool:
     return bool(countable([_vote(row)], taxonomy)[0])
 
 
-def count_again(connection: Connection, taxonomy: Taxonomy) -> None:
+def recount_votes(connection: Connection, taxonomy: Taxonomy) -> None:
     """Count the votes of all clusters again, as the taxonomy may have changed."""
     found: dict[tuple[int, str], list[Any]] = {}
     for row in connection.execute(votes.select().where(votes.c.practice.is_(False))):

@@ -151,10 +151,16 @@ def one_version(*embedded: EmbeddedVectors | None) -> str | None:
     return versions.pop() if versions else None
 
 
-async def find(
+async def embed_and_search(
     context: Context, exchange: Exchange, parts: QueryParts, query: Query
 ) -> QueryResult:
-    """Embed ``parts`` and search the index with them, instead of the parts of ``query``.
+    """Embed the parts of a query and search the index.
+
+    Args:
+        context: Objects that all endpoints share.
+        exchange: Context of the request, to which timings are added.
+        parts: Image, text or vectors to search with; they replace those of ``query``.
+        query: Filters, weights and number of results.
 
     Raises:
         Problem: A problem of the engine; 409 if the model is replaced repeatedly.

@@ -20,7 +20,7 @@ from biovl.annotate import batches, longcap_job, selection
 from biovl.annotate import config as annotate_config
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.config import AnnotateConfig
-from biovl.annotate.estimate import SAMPLE, estimated, shares
+from biovl.annotate.estimate import SAMPLE, dry_run_text, shares
 from biovl.annotate.job import annotate
 from biovl.core import config as configs
 from biovl.core.artifacts import read_manifest
@@ -138,7 +138,7 @@ def test_a_larger_selection_pays_for_what_it_adds_alone(folder: Path, tmp_path: 
             # Rows that are not selected are no failures, of which none are allowed here.
             chosen = {"select.rows": rows, "annotator.most_failures": 0.01}
             values = settings(folder, script, **chosen, out=str(tmp_path / f"rows-{rows}"))
-            assert f"{rows} rows selected, {FIGURES - rows} not" in estimated(config_of(values))
+            assert f"{rows} rows selected, {FIGURES - rows} not" in dry_run_text(config_of(values))
             return dict(annotate(config_of(values), progress=io.StringIO()).counts)
 
         few, paid = run(8), len(script.bodies)
@@ -228,9 +228,9 @@ def test_what_it_will_take_is_said_before_anything_is_asked(folder: Path) -> Non
             "annotator.budget.dollars_per_million_input": 1.0,
             "annotator.budget.dollars_per_million_output": 2.0,
         }
-        told = estimated(config_of(settings(folder, script) | prices))
+        told = dry_run_text(config_of(settings(folder, script) | prices))
         assert not script.bodies
     assert "21 figures" in told.replace("about ", "")
     assert "$" in told
     with pytest.raises(BiovlError, match="dry-run"):
-        estimated(config_of({"table": str(folder), "annotator.name": "context"}))
+        dry_run_text(config_of({"table": str(folder), "annotator.name": "context"}))

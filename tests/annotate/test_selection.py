@@ -13,7 +13,7 @@ import pytest
 from biovl.annotate import batches, pieces, selection
 from biovl.annotate.annotators import NOT_SELECTED
 from biovl.annotate.config import AnnotateConfig
-from biovl.annotate.estimate import estimated
+from biovl.annotate.estimate import dry_run_text
 from biovl.annotate.job import annotate
 from biovl.assemble.config import AssembleConfig, small
 from biovl.assemble.job import assemble
@@ -228,7 +228,7 @@ def test_a_selection_is_counted_from_the_dry_run_to_the_corpus(
         "batch": 16,
     }
     wanted = configs.build(AnnotateConfig, values)
-    told = estimated(wanted)
+    told = dry_run_text(wanted)
     log = io.StringIO()
     counts = annotate(wanted, progress=log).counts
     assert counts["selected"] == 30 == counts["annotated"] + counts["defective"]

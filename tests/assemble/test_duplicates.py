@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from biovl.assemble.duplicates import hash_bits, repeated, superseded, survivors
+from biovl.assemble.duplicates import duplicates_of_listed, hash_bits, superseded, survivors
 
 A, B = 0x0F0F_F0F0_3333_CCCC, 0xFF00_FF00_5A5A_A5A5  # 32 ones each, 32 bits apart
 
@@ -144,11 +144,13 @@ def test_what_repeats_a_listed_image_is_that_of_the_definition(distance: int) ->
         )
 
     has_bytes = np.isin(content, content[listed])
-    found = repeated(listed, content, looks, width, height, max_distance=distance)
+    found = duplicates_of_listed(listed, content, looks, width, height, max_distance=distance)
     assert found.tolist() == [is_repeat(row) for row in range(300)]
     assert listed.sum() < found.sum() < 200
     none = np.zeros(300, bool)
-    assert not repeated(none, content, looks, width, height, max_distance=distance).any()
+    assert not duplicates_of_listed(
+        none, content, looks, width, height, max_distance=distance
+    ).any()
 
 
 def test_among_many_images_every_near_duplicate_is_found() -> None:

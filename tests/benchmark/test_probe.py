@@ -48,7 +48,9 @@ def test_the_strength_is_the_one_that_gets_most_of_val_right() -> None:
         (LogisticRegression(C=c, max_iter=5_000).fit(*train).score(*val), c)
         for c in probe.STRENGTHS
     ]
-    assert dict(map(reversed, right))[kept.strength] == pytest.approx(max(right)[0], abs=0.003)
+    assert dict(map(reversed, right))[kept.inverse_strength] == pytest.approx(
+        max(right)[0], abs=0.003
+    )
 
 
 def test_the_largest_of_a_path_is_the_fit_of_its_own() -> None:
@@ -74,10 +76,10 @@ def test_a_share_of_every_class_is_drawn_and_larger_shares_hold_it() -> None:
 def test_without_val_images_parts_of_train_decide_and_all_of_train_is_fitted() -> None:
     train = blobs(80)
     kept = probe.fit_with_cross_validation(train, 4)
-    again = probe.fit(*train, 4, kept.strength)
+    again = probe.fit(*train, 4, kept.inverse_strength)
     assert kept.weight_WD == pytest.approx(again.weight_WD)
     one_each = np.eye(3), np.arange(3)
-    assert probe.fit_with_cross_validation(one_each, 3).strength == 1
+    assert probe.fit_with_cross_validation(one_each, 3).inverse_strength == 1
 
 
 def test_each_image_is_held_out_once_and_the_best_strength_over_all_is_taken() -> None:
@@ -93,9 +95,9 @@ def test_each_image_is_held_out_once_and_the_best_strength_over_all_is_taken() -
         hits = [(fit == labels[p]).sum() for fit, p in zip(fits, parts, strict=True)]
         right.append((sum(hits), strength))
     kept = probe.fit_with_cross_validation(
-        (features, labels), 2, seed=3, strengths=(0.01, 1.0, 100.0)
+        (features, labels), 2, seed=3, inverse_strengths=(0.01, 1.0, 100.0)
     )
-    assert dict(map(reversed, right))[kept.strength] == max(right)[0]
+    assert dict(map(reversed, right))[kept.inverse_strength] == max(right)[0]
 
 
 def test_a_class_that_was_never_seen_is_never_found() -> None:

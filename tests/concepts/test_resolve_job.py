@@ -210,7 +210,7 @@ def test_names_are_those_of_the_taxonomy_that_is_given(
     assert manifest.counts["global_concepts"] == {"Charts of land": 1}
     assert manifest.counts["votes"]["refused"] == {"outside the taxonomy or contradictory": 1}
     (warning,) = manifest.warnings
-    assert warning.startswith("1 votes for 1 clusters name what the taxonomy does not have")
+    assert warning.startswith("1 votes for 1 clusters have names that are not in the taxonomy")
 
 
 def test_interrupted_and_run_again_gives_the_same_bytes(

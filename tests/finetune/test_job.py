@@ -18,7 +18,7 @@ from biovl.core.plugins import Plugin
 from biovl.finetune import config as finetune_config
 from biovl.finetune import job, start
 from biovl.finetune.config import FinetuneConfig, FinetuneOptim
-from biovl.finetune.job import estimated, finetune
+from biovl.finetune.job import dry_run_text, finetune
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.models.wise_ft import interpolate
@@ -134,7 +134,7 @@ def test_a_retained_task_that_cannot_be_scored_ends_the_run(
 def test_the_estimate_is_that_of_the_training(
     base: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
-    assert "pairs to train on" in estimated(settings(base, sample_corpus, tmp_path / "out"))
+    assert "pairs to train on" in dry_run_text(settings(base, sample_corpus, tmp_path / "out"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from biovl.index.ranking import Ranking, deepening, joined, largest
+from biovl.index.ranking import Ranking, deepening, fuse_rankings, largest
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 5, 9])
@@ -15,7 +15,7 @@ def ranked(*rows: int) -> Ranking:
 
 
 def test_joined_scores_are_sums_of_reciprocal_ranks() -> None:
-    both = joined({"images": ranked(7, 8), "words": ranked(9, 7)})
+    both = fuse_rankings({"images": ranked(7, 8), "words": ranked(9, 7)})
     assert both.rows_K.tolist() == [7, 9, 8]
     np.testing.assert_allclose(both.scores_K, [1 / 61 + 1 / 62, 1 / 61, 1 / 62])
 

@@ -18,7 +18,7 @@ from biovl.images.transforms import random_box
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import DataConfig, PretrainConfig, identity
 from biovl.pretrain.image_size import assemble_command, check_resolution, needed_px, stored_px
-from biovl.pretrain.job import estimated, pretrain
+from biovl.pretrain.job import dry_run_text, pretrain
 from biovl.pretrain.models import describe
 from tests.sweep.corpora import index_only
 
@@ -138,14 +138,14 @@ def test_a_run_and_its_dry_run_refuse_a_corpus_that_is_stored_too_small(
     out = tmp_path / "model"
     given = run(corpus, str(out), recipe="biomedclip_384", **{"batch.pairs": 32})
     with pytest.raises(ConfigError, match=r"biovl assemble default .*short_side_px=448"):
-        estimated(given)
+        dry_run_text(given)
     small = run(corpus, str(out), **{"model.image_size": 384, "data.crop_scale": [0.9, 1]})
-    for job in (estimated, pretrain):
+    for job in (dry_run_text, pretrain):
         with pytest.raises(ConfigError, match=r"427 px"):
             job(small)
     assert not out.exists()
-    assert estimated(configs.override(small, {"data.small_images": "enlarge"}))
-    assert estimated(configs.override(small, {"model.image_size": 192}))
+    assert dry_run_text(configs.override(small, {"data.small_images": "enlarge"}))
+    assert dry_run_text(configs.override(small, {"model.image_size": 192}))
 
 
 def test_whether_small_images_are_allowed_is_no_other_run() -> None:
@@ -169,13 +169,13 @@ def test_a_dry_run_reports_what_would_fail_on_workers(
 ) -> None:
     corpus = index_only(tmp_path / "corpus", [20] * 64)
     with pytest.raises(BiovlError, match=said):
-        estimated(run(corpus, str(tmp_path / "model"), **changes))
+        dry_run_text(run(corpus, str(tmp_path / "model"), **changes))
 
 
 def test_names_on_the_hub_and_tags_are_taken_as_they_are(tmp_path: Path) -> None:
     corpus = index_only(tmp_path / "corpus", [20] * 64)
-    assert estimated(run(corpus, "o", recipe="biomedclip_rn50", **{"batch.pairs": 8}))
-    assert estimated(run(corpus, "o", **{"model.text_weights": "owner/name"}))
+    assert dry_run_text(run(corpus, "o", recipe="biomedclip_rn50", **{"batch.pairs": 8}))
+    assert dry_run_text(run(corpus, "o", **{"model.text_weights": "owner/name"}))
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
@@ -183,4 +183,4 @@ def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
         json.dumps({"kind": "figures", "config": {}, "counts": {}, "inputs": []})
     )
     with pytest.raises(ArtifactError, match="figures, expected corpus"):
-        estimated(run(str(tmp_path)))
+        dry_run_text(run(str(tmp_path)))

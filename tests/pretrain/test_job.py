@@ -28,7 +28,7 @@ from biovl.models import encoder
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import job as pretraining
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.job import check_resources, estimated, pretrain
+from biovl.pretrain.job import check_resources, dry_run_text, pretrain
 from biovl.pretrain.trackers import read_metrics
 from tests.runtime.folders import nothing_done_to
 from tests.runtime.interrupting import killing, process_of
@@ -291,7 +291,7 @@ def test_a_run_that_was_not_published_is_forked_and_prolonged(
         with pytest.raises(OSError, match="no space left"):
             run(sample_corpus, source, **{"save.keep_last": 9})
     forked = {"from": f"{source}@epoch:2", "trackers": []}
-    text = estimated(configs.build(PretrainConfig, settings(sample_corpus, out, **forked)))
+    text = dry_run_text(configs.build(PretrainConfig, settings(sample_corpus, out, **forked)))
     assert re.search(r"remaining +2 steps, 64 pairs", text)
     assert not out.exists()
     manifest = run(sample_corpus, out, **forked)
@@ -416,7 +416,7 @@ def test_two_corpora_are_trained_on_together_and_named_in_card_manifest_and_esti
     assert f"| again | {pairs} | 0 | {draws[1]} (25.0%) |" in card
     assert str(tmp_path) not in card
     values = {**settings(sample_corpus, tmp_path / "other"), **both}
-    text = estimated(configs.build(PretrainConfig, values))
+    text = dry_run_text(configs.build(PretrainConfig, values))
     assert f"{copy}: {pairs} pairs, {draws[1]} drawn an epoch (25.0%)" in text
     assert f"{2 * pairs} pairs of an epoch" in text
     assert f"validation: val of {sample_corpus}" in text
@@ -429,6 +429,6 @@ def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> No
         "corpus": str(sample_corpus),
         "out": "x",
     }
-    text = estimated(configs.build(PretrainConfig, values))
+    text = dry_run_text(configs.build(PretrainConfig, values))
     assert "H200" in text
     assert "A100-80" in text

@@ -23,7 +23,7 @@ from biovl.core.artifacts import Manifest, find_manifest
 from biovl.core.errors import ArtifactError, ConfigError, StorageError
 from biovl.core.shards import read_pair, read_shard
 from biovl.publish.config import PublishConfig
-from biovl.publish.job import estimate, publish
+from biovl.publish.job import dry_run_text, publish
 from tests.publish.hub_server import TOKEN, Hub, Repo, running
 from tests.runtime.folders import content
 from tests.runtime.typed import with_this_ray
@@ -307,7 +307,7 @@ def test_a_bucket_is_published_as_a_disk_is(
 
 def test_a_dry_run_tells_and_asks_nobody(corpus: Path, hub: Hub) -> None:
     values = {"folder": str(corpus), "repo": "ann/figures", "public": True}
-    said = estimate(configs.build(PublishConfig, values))
+    said = dry_run_text(configs.build(PublishConfig, values))
     count = len(index(corpus))
     assert f"{count}: {count - 1} commercial, 1 noncommercial" in said
     assert re.search(r"held back +3\b", said)

@@ -22,7 +22,7 @@ from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.publish import mteb_results
 from biovl.publish.config import HubData, PublishConfig
-from biovl.publish.job import estimate, publish
+from biovl.publish.job import dry_run_text, publish
 from biovl.publish.scores import HEADING, score_files
 from tests.publish.hub_server import TOKEN, Hub, running
 
@@ -308,7 +308,7 @@ def test_scores_are_written_locally(
     monkeypatch.chdir(tmp_path)
     values = {"folder": str(model), "reports": [str(report)], "out": "out"}
     config = configs.build(PublishConfig, values)
-    said = estimate(config)
+    said = dry_run_text(config)
     assert "value: 81.25" in said
     assert "withheld    1 tasks: its data have no public name" in said
     assert not (tmp_path / "out").exists()

@@ -18,5 +18,5 @@ def main() -> None:
         RECIPES,
         lazy.function("biovl.annotate.job:annotate"),
         about=__doc__,
-        estimate=lazy.function("biovl.annotate.estimate:estimated"),
+        estimate=lazy.function("biovl.annotate.estimate:dry_run_text"),
     )

@@ -29,7 +29,7 @@ class Estimates(Protocol):
         """Return the cost and duration of ``expected`` requests and tokens, as text."""
 
 
-def estimated(config: AnnotateConfig) -> str:
+def dry_run_text(config: AnnotateConfig) -> str:
     """Return the counts of selected rows and the estimated cost of their requests, as text.
 
     The requests are extrapolated from a sample of the selected rows.

@@ -18,7 +18,7 @@ def as_input(uri: str, out: str, pinned: str = "") -> list[Input]:
     if not uri:
         return []
     recorded = recorded_inputs(out)
-    key = f"weights {configs.spelled(uri)}"
+    key = f"weights {configs.normalized_location(uri)}"
     is_new = recorded is None or any(name.startswith("weights ") for name in recorded)
     found = fingerprint_of(pinned or uri, ask_hub=is_new) or (recorded or {}).get(key)
     return [] if found is None else [Input(name="weights", uri=uri, fingerprint=found)]

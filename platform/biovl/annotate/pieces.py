@@ -26,7 +26,7 @@ def schema_of(annotator: Annotator) -> pa.Schema:
 
 
 def defect_column(annotator: Annotator) -> str:
-    """Return the name of the defect column."""
+    """Return the name of the column with the reasons why an annotator could not use rows."""
     return f"{annotator.name}_defect"
 
 

@@ -92,7 +92,7 @@ def survivors(
     return result
 
 
-def repeated(
+def duplicates_of_listed(
     listed: np.ndarray,
     content: np.ndarray,
     looks: np.ndarray,

@@ -450,7 +450,7 @@ def _repeats_of_leaks(
     has_image = pc.and_(found["width_px"].is_valid(), found["image_sha256"].is_valid()).to_numpy()
     compared = np.flatnonzero(has_image & (is_listed | is_eligible))
     images = found.take(pa.array(compared))
-    is_repeated = duplicates.repeated(
+    is_repeated = duplicates.duplicates_of_listed(
         is_listed[compared],
         duplicates.hash_bits(images["image_sha256"].to_pylist()),
         duplicates.hash_bits(images["phash"].to_pylist()),

@@ -30,7 +30,7 @@ _CREATIVE_COMMONS = re.compile(r"CC-BY(-NC)?(-SA|-ND)?(?=-\d|$)")
 
 @cache
 def paper() -> dict[str, Any]:
-    """Return the paper's tables, by name."""
+    """Return the published tables of BIOMEDICA, by name."""
     text = resources.files("biovl.assemble").joinpath("biomedica_tables.yaml").read_text()
     found: dict[str, Any] = yaml.safe_load(text)
     return found

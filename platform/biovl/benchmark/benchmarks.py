@@ -58,7 +58,7 @@ def data_uri(benchmark: Benchmark, data_root: str) -> str:
     """
     root = data_root.rstrip("/")
     prepared_uri = f"{root}/{benchmark.name}"
-    is_prepared = prepared.holds(prepared_uri) is not None
+    is_prepared = prepared.content_kind(prepared_uri) is not None
     return prepared_uri if is_prepared else f"{root}/{benchmark.location}"
 
 
@@ -129,7 +129,7 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
 
 def _data(item: Benchmark, uri: str) -> Plugin:
     # Tables of questions or choices have the columns of the raw data, which settings name.
-    is_known = prepared.holds(uri) in ("classes", "findings", "pairs")
+    is_known = prepared.content_kind(uri) in ("classes", "findings", "pairs")
     if "name" not in item.settings or is_known:
         return opening.dataset_plugin(uri)
     more = {name: value for name, value in item.settings.items() if name != "name"}
@@ -143,7 +143,7 @@ def _with_captions(data: Plugin) -> Plugin:
     label = data.settings["label"]
     about = "classification" if label == "label_name" else label
     settings = {name: value for name, value in data.settings.items() if name in ("path", "where")}
-    detected = choice_columns.recognized(data.settings["path"], about)
+    detected = choice_columns.detect_settings(data.settings["path"], about)
     is_captions = str(detected.get("options", ("",))[0]).startswith("captions.")
     return Plugin("choices", {**settings, "about": about}) if is_captions else data
 
@@ -260,7 +260,7 @@ def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkCon
             apart = ", ".join(f"{'+'.join(names)} by {task}" for task, names in tasks.items())
             raise ConfigError(
                 f"these benchmarks are evaluated by different tasks: {apart}. Run one after the "
-                "other, each with an out of its own"
+                "other, each with a separate out"
             )
         changes: dict[str, Any] = {}
         for one in configs_of:
@@ -270,7 +270,7 @@ def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkCon
             if any(other != task for same, other in named if same == name):
                 raise ConfigError(
                     f"these recipes evaluate {name} with different settings. Run one after the "
-                    "other, each with an out of its own"
+                    "other, each with a separate out"
                 )
         changes["tasks"] = dict(named)
         changes["benchmarks"] = tuple(name for one in configs_of for name in one.benchmarks)

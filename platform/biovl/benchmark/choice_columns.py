@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from biovl.core.folders import Folder
 
 
-def recognized(path: str, about: str = "classification") -> dict[str, Any]:
+def detect_settings(path: str, about: str = "classification") -> dict[str, Any]:
     """Return the settings detected by ``layout`` from the first Parquet file of a folder.
 
     Returns no settings for an unreadable file: reading the data reports the error.

@@ -71,7 +71,7 @@ def _format(uri: str) -> str:
         raise unpublished(uri)
     for ending, name in ((".parquet", "table"), (".tar", "webdataset")):
         if any(folder.names(inner, ending) for inner in ("", "data", "train", "val", "test")):
-            is_asked = name == "table" and choice_columns.recognized(uri)
+            is_asked = name == "table" and choice_columns.detect_settings(uri)
             return "choices" if is_asked else name
     return "folder"
 

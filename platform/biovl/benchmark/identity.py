@@ -37,20 +37,20 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
     # These do not affect the published bytes.
     for name in ("out", "workers", "cache"):
         del plain[name]
-    plain["tasks"] = {name: built(TASKS, described[name]) for name in config.tasks}
+    plain["tasks"] = {name: plugin_settings(TASKS, described[name]) for name in config.tasks}
     if isinstance(config.data, Plugin):
-        plain["data"] = built(opening.KIND, config.data)
+        plain["data"] = plugin_settings(opening.KIND, config.data)
     return plain
 
 
-def built(kind: str, plugin: Plugin) -> dict[str, Any]:
-    """Return the name and validated settings of a plug-in, and of plug-ins nested in them."""
+def plugin_settings(kind: str, plugin: Plugin) -> dict[str, Any]:
+    """Return the name and the validated settings of a plug-in, including nested plug-ins."""
     _, own = plugins.resolve(kind, plugin)
     plain = configs.to_plain(own)
     for item in fields(own):
         value = getattr(own, item.name)
         if isinstance(value, Plugin):
-            plain[item.name] = built(_kind(item.name), value)
+            plain[item.name] = plugin_settings(_kind(item.name), value)
     return {"name": plugin.name, **plain}
 
 

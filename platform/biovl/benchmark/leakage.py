@@ -46,7 +46,7 @@ is identical. ``trained_on`` is false for images outside the split train of the 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicates:
-    """Near duplicates by one criterion. P pairs of a benchmark and a corpus image."""
+    """Near duplicates by one criterion: P pairs of a benchmark image and a corpus image."""
 
     by: str
     """Criterion: ``same file``, ``perceptual hash`` or ``embedding``."""

@@ -41,7 +41,7 @@ class Probe:
     """Intercepts, float64. [W]."""
     classes: int
     """Number of classes."""
-    strength: float
+    inverse_strength: float
     """C, the inverse regularisation strength."""
 
     def logits(self, features_ND: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ def fit(
     features_TD: np.ndarray,
     labels_T: np.ndarray,
     classes: int,
-    strength: float = 1.0,
+    inverse_strength: float = 1.0,
     *,
     device: str = "cpu",
     tolerance: float = TOLERANCE,
@@ -100,17 +100,19 @@ def fit(
     predicted.
 
     Args:
-        features_TD: Features of the training images, of any float type, without NaN.
+        features_TD: Features of the T training images, of any float type, without NaN.
         labels_T: Classes, 0 <= label < classes, int64.
         classes: Number of classes, at least 2.
-        strength: C, positive.
+        inverse_strength: Inverse regularisation strength: C of scikit-learn, positive.
         device: Device to compute on.
         tolerance: Convergence criterion, see ``TOLERANCE``.
 
     Raises:
         ValueError: If there are no training images, or a label is out of range.
     """
-    return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device, tolerance)))
+    return next(
+        iter(_fitted(features_TD, labels_T, classes, (inverse_strength,), device, tolerance))
+    )
 
 
 def fit_with_validation(
@@ -118,7 +120,7 @@ def fit_with_validation(
     val: tuple[np.ndarray, np.ndarray],
     classes: int,
     *,
-    strengths: Sequence[float] = STRENGTHS,
+    inverse_strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
     """Return the regression fitted on ``train`` with the C of highest accuracy on ``val``.
@@ -129,10 +131,10 @@ def fit_with_validation(
         train: Features [T, D] and labels [T].
         val: Features [V, D] and labels [V].
         classes: Number of classes.
-        strengths: Candidate values of C.
+        inverse_strengths: Candidate values of C.
         device: Device to compute on.
     """
-    fits = list(_fitted(*train, classes, strengths, device))
+    fits = list(_fitted(*train, classes, inverse_strengths, device))
     features_VD, labels_V = val
     scores = [accuracy_and_likelihood(one.logits(features_VD), labels_V) for one in fits]
     return fits[_best(scores)]
@@ -143,7 +145,7 @@ def fit_with_cross_validation(
     classes: int,
     *,
     seed: int = 0,
-    strengths: Sequence[float] = STRENGTHS,
+    inverse_strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
     """Fit a logistic regression on all of ``train``, with C selected by cross-validation.
@@ -154,7 +156,7 @@ def fit_with_cross_validation(
     """
     features_TD, labels_T = train
     fold_T = folds(labels_T, seed)
-    values = sorted(strengths)
+    values = sorted(inverse_strengths)
     scores = np.zeros((len(values), 2))
     for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
         val_T = fold_T == fold
@@ -163,8 +165,8 @@ def fit_with_cross_validation(
             logits = [fitted.logits(features_TD[val_T]) for fitted in fits]
             found = [accuracy_and_likelihood(logits_VC, labels_T[val_T]) for logits_VC in logits]
             scores += val_T.sum() * np.array(found)
-    strength = values[_best(scores.tolist())] if scores.any() else 1.0
-    return fit(features_TD, labels_T, classes, strength, device=device)
+    inverse_strength = values[_best(scores.tolist())] if scores.any() else 1.0
+    return fit(features_TD, labels_T, classes, inverse_strength, device=device)
 
 
 def folds(labels_T: np.ndarray, seed: int) -> np.ndarray:
@@ -213,7 +215,7 @@ def _fitted(
     features_TD: np.ndarray,
     labels_T: np.ndarray,
     classes: int,
-    strengths: Sequence[float],
+    inverse_strengths: Sequence[float],
     device: str,
     tolerance: float = TOLERANCE,
 ) -> Iterator[Probe]:
@@ -227,7 +229,7 @@ def _fitted(
     vectors = 1 if classes == 2 else classes
     weight_WD = feature_TD.new_zeros(vectors, feature_TD.shape[1], requires_grad=True)
     bias_W = feature_TD.new_zeros(vectors, requires_grad=True)
-    for strength in sorted(strengths):
+    for inverse_strength in sorted(inverse_strengths):
         optimizer = torch.optim.LBFGS(
             [weight_WD, bias_W],
             max_iter=_STEPS,
@@ -236,7 +238,7 @@ def _fitted(
             line_search_fn="strong_wolfe",
         )
         # The mean loss, so that the tolerance does not depend on the number of images.
-        decay = 1 / (strength * len(labels_T))
+        decay = 1 / (inverse_strength * len(labels_T))
 
         def loss(decay: float = decay, optimizer: torch.optim.LBFGS = optimizer) -> Tensor:
             optimizer.zero_grad()
@@ -247,7 +249,7 @@ def _fitted(
 
         optimizer.step(loss)
         weight, bias = (part.detach().cpu().numpy().copy() for part in (weight_WD, bias_W))
-        yield Probe(weight, bias, classes, strength)
+        yield Probe(weight, bias, classes, inverse_strength)
 
 
 def _of_all_classes(logits_NW: Tensor) -> Tensor:

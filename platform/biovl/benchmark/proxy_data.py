@@ -25,7 +25,7 @@ PRIVATE, PUBLIC = "private", "public"
 
 @dataclass(frozen=True, kw_only=True)
 class ProxySources(Pairs):
-    """All private and public pairs, before the selection. Private images are first."""
+    """All private and public pairs before the selection; arrays begin with private ones."""
 
     private: Pairs
     public: Pairs

@@ -80,10 +80,10 @@ class PublicScore:
 
 def display(name: str, value: float) -> str:
     """Return a score as text in the unit of ``published``, to two decimals."""
-    return f"{published(name, value):.2f}"
+    return f"{in_published_unit(name, value):.2f}"
 
 
-def published(name: str, value: float) -> float:
+def in_published_unit(name: str, value: float) -> float:
     """Return a score in the unit in which it is published: per cent, but ranks as they are."""
     return round(float(value), 5) if name.endswith(_RANK) else round(100 * float(value), 5)
 

@@ -129,7 +129,7 @@ def _ranks(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
     return MatchRanks(*(part.numpy() for part in (items - not_nearer, tied, own)))
 
 
-def guessed(matches: np.ndarray, items: int) -> MatchRanks:
+def chance_ranks(matches: np.ndarray, items: int) -> MatchRanks:
     """Return the ranks of a model that scores all items equally: its metrics are the chance level.
 
     Args:

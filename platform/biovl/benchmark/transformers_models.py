@@ -89,7 +89,7 @@ def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
     if missing:
         raise ArtifactError(
             f"{folder} lacks {len(missing)} tensors of its model, such as {missing[0]}: its "
-            "weights are of another one"
+            "weights belong to another model"
         )
     return Transformers(model.eval().to(device), tokenizer, processor, device, precision)
 

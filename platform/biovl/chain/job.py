@@ -51,29 +51,29 @@ def run_chain(
     return done
 
 
-def run_step(found: Link, stack: contextlib.ExitStack, progress: TextIO) -> Link:
+def run_step(state: Link, stack: contextlib.ExitStack, progress: TextIO) -> Link:
     """Run a step unless it is published, and return it in the state ``published``.
 
     Args:
-        found: The step and its state.
+        state: The step and its state.
         stack: Holds the connection to Ray until all steps have run.
         progress: Stream for progress messages.
 
     Raises:
         StepFailed: If the step failed, with its name and reason.
     """
-    name = found.step.name
-    if found.state == "published":
-        lines = [f"{found.out} is published", *found.reason.splitlines()]
+    name = state.step.name
+    if state.state == "published":
+        lines = [f"{state.out} is published", *state.reason.splitlines()]
         print(*(f"{name}: {line}" for line in lines), sep="\n", file=progress, flush=True)
-        return found
-    goes_on = " goes on" if found.state == "begun" else ""
-    print(f"{name}: {found.out}{goes_on} …", file=progress, flush=True)
+        return state
+    resumes = " resumes" if state.state == "begun" else ""
+    print(f"{name}: {state.out}{resumes} …", file=progress, flush=True)
     with _named(name):
         # One Ray for all steps that are done now, none where nothing is.
         stack.enter_context(connect_ray())
-        manifest = found.step.job(found.config)
-    return Link(found.step, found.config, "published", manifest=manifest)
+        manifest = state.step.job(state.config)
+    return Link(state.step, state.config, "published", manifest=manifest)
 
 
 @contextlib.contextmanager

@@ -136,4 +136,4 @@ def from_bytes(data: bytes) -> PCA:
                 variance_D=stored["variance"],
             )
     except (ValueError, KeyError, OSError) as error:
-        raise ArtifactError(f"this is not a PCA of ours: {error}") from error
+        raise ArtifactError(f"not a PCA file of biovl: {error}") from error

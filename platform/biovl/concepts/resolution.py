@@ -125,12 +125,14 @@ def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
         define how several concepts of one voter count: here each is a vote of its own.
     """
     counted, refused = countable(votes, taxonomy)
-    lost = unnamed(counted, refused)
+    lost = contradictory_reviewers(counted, refused)
     groups = itertools.groupby(counted, key=lambda vote: vote.cluster_id)
     return [_resolve_cluster(tuple(group), taxonomy, lost[cluster]) for cluster, group in groups]
 
 
-def unnamed(counted: Iterable[ReviewVote], refused: Iterable[RefusedVote]) -> Counter[int]:
+def contradictory_reviewers(
+    counted: Iterable[ReviewVote], refused: Iterable[RefusedVote]
+) -> Counter[int]:
     """Return, by cluster, the number of reviewers who cast only ``CONTRADICTORY`` votes on it."""
     voted = {(vote.cluster_id, reviewer_key(vote.reviewer)) for vote in counted}
     others = {

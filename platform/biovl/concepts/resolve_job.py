@@ -20,8 +20,8 @@ from biovl.concepts.resolution import (
     NO_ROW,
     RefusedVote,
     Resolved,
+    contradictory_reviewers,
     countable,
-    unnamed,
 )
 from biovl.concepts.resolution import resolve as resolved_of
 from biovl.concepts.resolve_config import ResolveConfig
@@ -136,7 +136,7 @@ class _Outcome:
     resolved: Sequence[Resolved]
     refused: Sequence[RefusedVote]
     counted: int
-    unnamed: Mapping[int, int]
+    contradictory_reviewers: Mapping[int, int]
     """Number of reviewers with contradictory votes alone, by cluster."""
 
 
@@ -210,18 +210,19 @@ def _outcome(
         resolved=resolved,
         refused=refused,
         counted=len(counted),
-        unnamed=dict(unnamed(counted, others)),
+        contradictory_reviewers=dict(contradictory_reviewers(counted, others)),
     )
 
 
 def _warnings(outcome: _Outcome) -> list[str]:
     """Return a warning of votes whose names are not in the taxonomy, if there are any."""
-    if not outcome.unnamed:
+    lost = outcome.contradictory_reviewers
+    if not lost:
         return []
     return [
-        f"{sum(outcome.unnamed.values()):,} votes for {len(outcome.unnamed):,} clusters name what "
-        "the taxonomy does not have (refused_votes.csv): they count as votes for nothing. If a "
-        "name has changed, give the old one as an alias"
+        f"{sum(lost.values()):,} votes for {len(lost):,} clusters have names that are not in the "
+        "taxonomy (refused_votes.csv): they count as votes without a label. If a name has "
+        "changed, add the old one as an alias"
     ]
 
 

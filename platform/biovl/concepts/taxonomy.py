@@ -128,10 +128,10 @@ def normalize_name(name: str) -> str:
 
 
 def load_taxonomy(path: str | None = None) -> Taxonomy:
-    """Load a taxonomy from a YAML file, local or ``s3://``; None for ours.
+    """Load a taxonomy from a YAML file, local or ``s3://``; None for the built-in one.
 
     A file has ``concepts`` (lists of local concepts by global concept), and optionally ``aliases``
-    and ``panels``; panels default to ours.
+    and ``panels``; panels default to the built-in ones.
 
     Raises:
         ConfigError: If the file does not exist or is invalid, with the position.

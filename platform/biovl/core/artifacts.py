@@ -355,7 +355,7 @@ def refuse_overlap(out: str, inputs: Mapping[str, str], *, may_lie_within: bool 
         if is_within(uri, out):
             where = "is what" if is_within(out, uri) else "holds what"
             raise ArtifactError(
-                f"out: {out} {where} is read ({name}: {uri}): publish to a folder of its own"
+                f"out: {out} {where} is read ({name}: {uri}): publish to a separate folder"
             )
         if is_within(out, uri) and not may_lie_within:
             raise ArtifactError(
@@ -368,7 +368,9 @@ def _identity(
     kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input], output_format: int = 1
 ) -> dict[str, Any]:
     """Return the values that must be equal for two runs to be the same job."""
-    read = {f"{item.name} {configs.spelled(item.uri)}": item.fingerprint for item in inputs}
+    read = {
+        f"{item.name} {configs.normalized_location(item.uri)}": item.fingerprint for item in inputs
+    }
     config = dict(plain_config)
     return {"kind": kind, "config": config, "inputs": read, "output_format": output_format}
 

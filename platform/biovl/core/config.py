@@ -15,7 +15,7 @@ from pydantic.config import ConfigDict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from biovl.core.errors import ConfigError
-from biovl.core.overrides import is_meant, named, together
+from biovl.core.overrides import item_settings, matches_item, together
 
 Config = TypeVar("Config")
 
@@ -288,10 +288,10 @@ def is_same(value: Any, other: Any) -> bool:
     are_texts = isinstance(value, str) and isinstance(other, str)
     if not are_texts or _NO_PATH.search(value) or _NO_PATH.search(other):
         return bool(value == other)
-    return spelled(value) == spelled(other)
+    return normalized_location(value) == normalized_location(other)
 
 
-def spelled(location: str) -> str:
+def normalized_location(location: str) -> str:
     """Return a location normalised for comparison: ``./packages/`` becomes ``packages``."""
     is_path = "/" in location and "://" not in location
     return os.path.normpath(location) if is_path else location
@@ -370,12 +370,12 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
         if sign == "+":
             items_left.append(item)
             continue
-        without = [each for each in items_left if each != item and not is_meant(item, each)]
+        without = [each for each in items_left if each != item and not matches_item(item, each)]
         if len(without) == len(items_left):
-            names = [str(named(each)["name"]) for each in items_left]
+            names = [str(item_settings(each)["name"]) for each in items_left]
             raise ConfigError(
                 f"{change}=: {name} does not have {item!r}; it has {', '.join(names) or 'nothing'}"
-                f"{nearest(str(named(item)['name']), names)}"
+                f"{nearest(str(item_settings(item)['name']), names)}"
             )
         items_left = without
     return {**plain, name: items_left}

@@ -88,7 +88,7 @@ def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
                 kept = [
                     item
                     for item in items
-                    if not any(is_meant(removed, item) for removed in together(value))
+                    if not any(matches_item(removed, item) for removed in together(value))
                 ]
                 if len(kept) < len(items):
                     result[added] = kept
@@ -151,14 +151,14 @@ def _literal(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def named(item: Any) -> dict[str, Any]:
+def item_settings(item: Any) -> dict[str, Any]:
     """Return a list item as its name and settings."""
     if isinstance(item, Mapping):
         return {"name": "", **item}
     return parse_call(item) if isinstance(item, str) and "(" in item else {"name": item}
 
 
-def is_meant(given: Any, item: Any) -> bool:
+def matches_item(given: Any, item: Any) -> bool:
     """Return whether a list item has the name and all the settings of the given one."""
-    own = named(item)
-    return all(name in own and own[name] == value for name, value in named(given).items())
+    own = item_settings(item)
+    return all(name in own and own[name] == value for name, value in item_settings(given).items())

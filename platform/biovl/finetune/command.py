@@ -19,5 +19,5 @@ def main() -> None:
         RECIPES,
         lazy.function("biovl.finetune.job:finetune"),
         about=__doc__,
-        estimate=lazy.function("biovl.finetune.job:estimated"),
+        estimate=lazy.function("biovl.finetune.job:dry_run_text"),
     )

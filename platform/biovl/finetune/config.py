@@ -23,7 +23,7 @@ VAL, TEST = "val", "test"
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneOptim:
-    """AdamW, with low learning rates for early layers. Decay to zero by a cosine."""
+    """AdamW with lower learning rates for early layers, and cosine decay to 0."""
 
     name: str = "adamw"
     """The optimizer: ``adamw``, or one of timm, as in pretrain."""
@@ -140,7 +140,7 @@ class FinetuneConfig:
         if twice:
             raise ValueError(
                 f"tasks and retained: {', '.join(twice)} occurs twice ({VAL} and {TEST} are the "
-                "splits of the corpus); give each task a name of its own"
+                "splits of the corpus); give each task a different name"
             )
         # The benchmarks begin after training; what they would refuse is refused before it.
         BenchmarkConfig(

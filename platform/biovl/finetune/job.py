@@ -97,7 +97,7 @@ def finetune(config: FinetuneConfig, *, progress: TextIO = sys.stderr) -> Manife
         return _publish(config, job, draft, base, tuned, selection, report, pairs, progress)
 
 
-def estimated(config: FinetuneConfig) -> str:
+def dry_run_text(config: FinetuneConfig) -> str:
     """Return an estimate of the training run as text.
 
     Raises:
@@ -107,7 +107,7 @@ def estimated(config: FinetuneConfig) -> str:
     settings = start.settings_of(encoders.describe(config.model))
     pairs = _pairs(config)
     judged = len(config.alphas) * pairs[VAL] + 2 * pairs[TEST]
-    return pretrain_job.estimated(_training(config, settings, pairs)) + (
+    return pretrain_job.dry_run_text(_training(config, settings, pairs)) + (
         f"\n  After it, {judged:,} pairs are embedded to select and judge the model, and the "
         f"images of {len(config.retained) + len(config.tasks)} other tasks.\n"
     )

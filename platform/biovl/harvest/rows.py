@@ -55,7 +55,7 @@ def rows(package: Package) -> Iterator[Figure | Article]:
 
     Errors of a disk, bucket or service are not a defect of the package and are raised.
 
-    One figure is held at a time, so memory does not grow with the package.
+    Only one figure is in memory at a time, regardless of the size of the package.
     """
     sha256 = hashlib.sha256(package.xml).hexdigest() if package.xml is not None else None
     content, defect, detail = package.content, package.defect, package.defect_detail

@@ -108,6 +108,14 @@ class Cells:
         """Return scores and rows of the ``k`` nearest matching vectors in a range of cells.
 
         Fewer are returned if the cells contain fewer.
+
+        Args:
+            query_D: Query vector, float32.
+            k: Number of results.
+            within: Cells with matching rows, nearest first.
+            first: First position in ``within`` to search.
+            end: Position in ``within`` at which the search stops (excluded).
+            selection: Rows that match the filter.
         """
         selector = _FAISS.IDSelectorBitmap(selection.bitmap)
         parameters = _FAISS.SearchParametersIVF(nprobe=end - first, sel=selector)

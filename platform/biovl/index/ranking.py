@@ -48,7 +48,7 @@ def largest(scores_M: np.ndarray, k: int) -> np.ndarray:
     return places[np.argsort(-scores_M[places], kind="stable")]
 
 
-def joined(rankings: Mapping[str, Ranking]) -> Ranking:
+def fuse_rankings(rankings: Mapping[str, Ranking]) -> Ranking:
     """Return the reciprocal rank fusion of rankings: sums of ``1 / (60 + rank)``.
 
     Source:

@@ -57,7 +57,7 @@ VECTORS_OF: Mapping[Kind, str] = {"image": "images", "text": "captions"}
 
 
 def query_rows(config: IndexConfig, count: int) -> np.ndarray:
-    """Return the rows used as queries, sorted."""
+    """Return random rows below ``count``, sorted: the queries of the recall measurement."""
     rng = np.random.default_rng([config.seed, 1])
     return np.sort(rng.choice(count, min(config.recall.queries, count), replace=False))
 

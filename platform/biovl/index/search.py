@@ -52,7 +52,7 @@ from biovl.index.filters import FilterTable, Selection
 from biovl.index.mapped import map_array
 from biovl.index.metadata import MetadataTable
 from biovl.index.query import Hit, Kind, Over, Query, QueryPart, Results
-from biovl.index.ranking import Ranking, deepening, joined
+from biovl.index.ranking import Ranking, deepening, fuse_rankings
 from biovl.index.vectors import VectorIndex
 from biovl.index.words import Words
 
@@ -179,7 +179,7 @@ class Index:
 
             def rank(level: int) -> Ranking:
                 rankings = {name: way(level) for name, way in ways.items()}
-                whole = joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
+                whole = fuse_rankings(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
                 whole = whole.cut(0, level)
                 rows = {name: set(ranking.rows_K.tolist()) for name, ranking in rankings.items()}
                 # Of the level that a score is of, so that pages of any size are the same.

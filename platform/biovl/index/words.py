@@ -2,8 +2,7 @@
 
     words.json               number of documents, and parameters
     values.arrow             sorted words
-    scores/                  bm25s: for each word its captions, with their contributions to the
-    score
+    scores/                  bm25s: for each word its captions, and what it adds to their scores
 
 Words are in lower case, without some stop words, and not stemmed, because the stem of a gene name
 or abbreviation may be another name. A compound is indexed as a whole, without its hyphen, and by

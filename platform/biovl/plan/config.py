@@ -170,7 +170,7 @@ class PlanConfig:
         """Return an assumption: its value in ``assume``, or the one shipped with the package.
 
         Raises:
-            ValueError: If the value in ``assume`` is impossible, or its three numbers not sorted.
+            ValueError: If the value in ``assume`` is impossible, or its numbers are not sorted.
         """
         own = assumptions()[name]
         if name not in self.assume:

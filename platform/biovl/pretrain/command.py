@@ -21,5 +21,5 @@ def main() -> None:
         RECIPES,
         lazy.function("biovl.pretrain.job:pretrain"),
         about=__doc__,
-        estimate=lazy.function("biovl.pretrain.job:estimated"),
+        estimate=lazy.function("biovl.pretrain.job:dry_run_text"),
     )

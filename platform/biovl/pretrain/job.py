@@ -345,7 +345,7 @@ def _replaced(draft: Draft) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def estimated(config: PretrainConfig) -> str:
+def dry_run_text(config: PretrainConfig) -> str:
     """Return an estimate of a run's compute, memory and time, as text.
 
     Raises:

@@ -22,8 +22,8 @@ from biovl.core.shards import embedding_kind, parse_embedding, read_pair
 from biovl.pretrain.config import DistillConfig, MixtureConfig, PretrainConfig
 from biovl.pretrain.order import (
     PairLocations,
+    concatenate_corpora,
     epoch_order,
-    joined,
     open_index,
     read_places,
 )
@@ -114,7 +114,7 @@ def read_mixture(config: PretrainConfig) -> Mixture:
             pairs[number] -= sum(left_out[number].values())
             if not pairs[number]:
                 raise ConfigError(
-                    f"corpus: of {uri} no pairs of train are left ({_told(left_out[number])})"
+                    f"corpus: no training pairs of {uri} are left ({_told(left_out[number])})"
                 )
     found = zip(config.corpora, manifests, pairs, draws_of(config.mixture, pairs), strict=True)
     return Mixture(
@@ -189,13 +189,13 @@ def read_training(config: PretrainConfig, mixture: Mixture) -> PairLocations:
     if len(mixture.parts) == 1:
         whole = read_places(config.corpora[0], "train")
         (part,) = mixture.parts
-        return whole if part.draws == part.pairs else joined([whole], [part.draws])
+        return whole if part.draws == part.pairs else concatenate_corpora([whole], [part.draws])
     leaks = _leaks(config)
     places = [
         read_places(part.uri, "train", ~(leak.article() | leak.image()))
         for part, leak in zip(mixture.parts, leaks, strict=True)
     ]
-    return joined(places, [part.draws for part in mixture.parts])
+    return concatenate_corpora(places, [part.draws for part in mixture.parts])
 
 
 def text_tokens(config: PretrainConfig, mixture: Mixture) -> np.ndarray:

@@ -129,7 +129,7 @@ def identify_weights(
         return []
     inputs = []
     for name, uri in named:
-        key = f"{name} {configs.spelled(uri)}"
+        key = f"{name} {configs.normalized_location(uri)}"
         source = (pins or {}).get(uri, uri)
         found = weight_identity.fingerprint_of(source) or (recorded or {}).get(key)
         if found is not None:
@@ -145,7 +145,9 @@ def check_unchanged_weights(config: PretrainConfig) -> None:
     """
     recorded = recorded_inputs(config.out) or {}
     for name, uri in named_weights(config):
-        weight_identity.check_unchanged(uri, recorded.get(f"{name} {configs.spelled(uri)}"))
+        weight_identity.check_unchanged(
+            uri, recorded.get(f"{name} {configs.normalized_location(uri)}")
+        )
 
 
 def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:

@@ -53,7 +53,7 @@ LR_SCALE = "lr_scale"
 def layer_scales(model: nn.Module, optim: OptimConfig) -> dict[str, float]:
     """Return the factor on the learning rate of every trainable parameter, by name.
 
-    It is that of the tower, times ``layer_decay`` for each block that follows.
+    A factor is that of the tower, times ``layer_decay`` for each later block of the tower.
 
     Raises:
         ConfigError: If a tower has no numbered blocks, so that ``layer_decay`` has no meaning.

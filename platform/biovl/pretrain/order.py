@@ -128,7 +128,7 @@ def read_places(corpus: str, split: str, where: pc.Expression | None = None) -> 
     )
 
 
-def joined(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocations:
+def concatenate_corpora(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocations:
     """Concatenate the pairs of several corpora, in the order given.
 
     Args:

@@ -17,5 +17,5 @@ def main() -> None:
         RECIPES,
         lazy.function("biovl.publish.job:publish"),
         about=__doc__,
-        estimate=lazy.function("biovl.publish.job:estimate"),
+        estimate=lazy.function("biovl.publish.job:dry_run_text"),
     )

@@ -55,7 +55,7 @@ def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest
         return _publish(config, report) if config.repo else _write_scores(config, report)
 
 
-def estimate(config: PublishConfig) -> str:
+def dry_run_text(config: PublishConfig) -> str:
     """Return a description of the upload as text, without sending a request or writing a file."""
     kind, becomes = kind_of(config.folder)
     if not config.repo:

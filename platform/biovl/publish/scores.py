@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from biovl.benchmark.public_scores import PublicScore, display, public_scores, published
+from biovl.benchmark.public_scores import PublicScore, display, in_published_unit, public_scores
 from biovl.core.errors import ConfigError
 from biovl.core.folders import Folder
 from biovl.core.markdown import table
@@ -90,12 +90,12 @@ def _entry(item: PublicScore, data: HubData, repo: str) -> bytes:
     """Return the file in ``.eval_results/`` of one score."""
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
-    score = chosen(item, data)
+    score = score_of_hub_task(item, data)
     entry = EvalResultEntry(
         dataset_id=data.id,
         task_id=data.task_id,
         dataset_revision=data.revision or None,
-        value=published(score["name"], score["value"]),
+        value=in_published_unit(score["name"], score["value"]),
         date=item.date,
         source_url=_url(repo) if repo else None,
         source_name="Model card" if repo else None,
@@ -104,7 +104,7 @@ def _entry(item: PublicScore, data: HubData, repo: str) -> bytes:
     return _yaml(eval_result_entries_to_yaml([entry])).encode()
 
 
-def chosen(item: PublicScore, data: HubData) -> Mapping[str, Any]:
+def score_of_hub_task(item: PublicScore, data: HubData) -> Mapping[str, Any]:
     """Return the score of a task that the hub's task measures.
 
     Raises:
@@ -164,7 +164,7 @@ def _model_index(
             dataset_revision=(known[item.task].revision or None) if item.task in known else None,
             metric_type=_METRICS.get(score["name"], score["name"]),
             metric_name=_metric_name(score),
-            metric_value=published(score["name"], score["value"]),
+            metric_value=in_published_unit(score["name"], score["value"]),
             source_name=item.code if repo else None,
             source_url=_url(repo) if repo else None,
         )
@@ -191,9 +191,9 @@ def _table(scores: Sequence[PublicScore]) -> str:
         [
             item.task,
             score["name"].replace("_", " "),
-            f"{published(score['name'], score['value']):.2f}",
-            f"{published(score['name'], score['low']):.2f}–"
-            f"{published(score['name'], score['high']):.2f}",
+            f"{in_published_unit(score['name'], score['value']):.2f}",
+            f"{in_published_unit(score['name'], score['low']):.2f}–"
+            f"{in_published_unit(score['name'], score['high']):.2f}",
             f"{score['count']:,}",
             item.protocol,
         ]

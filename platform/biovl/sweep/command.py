@@ -24,5 +24,5 @@ def main() -> None:
         SPACES,
         lazy.function("biovl.sweep.job:sweep"),
         about=__doc__,
-        estimate=lazy.function("biovl.sweep.job:estimated"),
+        estimate=lazy.function("biovl.sweep.job:dry_run_text"),
     )

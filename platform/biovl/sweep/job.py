@@ -199,7 +199,7 @@ def _clear_marked(trials: Sequence[Trial]) -> None:
             draft.clear()
 
 
-def estimated(config: SweepConfig) -> str:
+def dry_run_text(config: SweepConfig) -> str:
     """Return the trials of a sweep with their settings and estimated times, as text.
 
     Raises:

@@ -121,16 +121,16 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     val = validation_corpora(found)
     if config.asha.reduction > 1 and len(val) > 1:
         raise ConfigError(
-            f"asha.reduction={config.asha.reduction} stops trials by their recalls, which are on "
-            f"val of different corpora ({', '.join(val)}) and cannot be compared. Set "
+            f"asha.reduction={config.asha.reduction} compares trials by recall, which is measured "
+            f"on val of different corpora ({', '.join(val)}) and cannot be compared. Set "
             "asha.reduction=1, or begin the corpora of every trial with the same one"
         )
     pools = sorted({trial.val_pairs for trial in found})
     if config.asha.reduction > 1 and len(pools) > 1:
         among = " or ".join(f"{pool:,}" for pool in pools)
         raise ConfigError(
-            f"asha.reduction={config.asha.reduction} stops trials by their recalls, which are "
-            f"among {among} pairs of val and cannot be compared: the fewer pairs, the higher. "
+            f"asha.reduction={config.asha.reduction} compares trials by recall, but measures it "
+            f"among {among} pairs of val: recall is higher among fewer pairs. "
             "Set asha.reduction=1, or the same validation.pairs for every trial"
         )
     return found

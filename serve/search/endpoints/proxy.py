@@ -17,7 +17,14 @@ from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.messages import ProxyAnswer, ProxyRequest
-from serve.search.queries import QueryParts, check_filter, check_k, check_text, find, invalid
+from serve.search.queries import (
+    QueryParts,
+    check_filter,
+    check_k,
+    check_text,
+    embed_and_search,
+    invalid,
+)
 from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
 
@@ -78,7 +85,7 @@ async def _answer(
             "classes", "must be given: the figures of this index have no concepts to vote"
         )
     query = Query(k=message.k, filter=message.filter)
-    nearest = await find(context, exchange, QueryParts(image=image), query)
+    nearest = await embed_and_search(context, exchange, QueryParts(image=image), query)
     results = nearest.results
 
     def count_votes() -> list[tuple[str, float, list[str]]]:

@@ -24,7 +24,7 @@ from serve.search.queries import (
     check_filter,
     check_k,
     check_text,
-    find,
+    embed_and_search,
     invalid,
     unit_vector,
 )
@@ -107,7 +107,7 @@ async def _answer(
         exact=message.exact,
         settings={name: value for name, value in settings.items() if value is not None},
     )
-    found = await find(context, exchange, parts, query)
+    found = await embed_and_search(context, exchange, parts, query)
     results = found.results
     if paged_version not in (None, results.index_version):
         raise stale_cursor()

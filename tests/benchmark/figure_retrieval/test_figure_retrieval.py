@@ -30,7 +30,7 @@ from biovl.core.errors import ConfigError, NothingUsable
 from biovl.core.plugins import Plugin
 from biovl.core.records import Span
 from biovl.publish.config import PublishConfig
-from biovl.publish.job import estimate
+from biovl.publish.job import dry_run_text
 from biovl.publish.kinds import KINDS, contents
 from tests.benchmark.figure_retrieval.harvested import (
     CUT_OFF,
@@ -399,7 +399,7 @@ def test_the_task_may_be_published(task: Path) -> None:
     found = contents(str(task), KINDS["figure_retrieval"])
     assert found.left_out == []
     values = {"folder": str(task), "repo": "ann/figures", "public": True}
-    assert "refused" not in estimate(configs.build(PublishConfig, values))
+    assert "refused" not in dry_run_text(configs.build(PublishConfig, values))
 
 
 def test_nothing_left_is_an_error_with_the_reasons(tmp_path: Path) -> None:

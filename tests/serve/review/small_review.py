@@ -59,7 +59,7 @@ def review(folder: Path, **settings: Any) -> FastAPI:
     database = f"sqlite:///{folder.parent / 'review.db'}"
     values = {"concepts": str(folder), "database": database, "practice": 0, **settings}
     desk = open_desk(ReviewSettings.model_validate(values))
-    desk.count_again()
+    desk.recount_votes()
     return review_api(desk)
 
 

@@ -1,6 +1,6 @@
 """Patterns of figure references: their words and signs.
 
-Every pattern is bounded, so that matching takes linear time.
+All repetitions in the patterns are bounded, so that matching takes linear time.
 """
 
 import re

@@ -22,8 +22,8 @@ class Config:
     uncertain and blank ones are left out. Empty: by ``label``."""
 
 
-def holds(uri: str) -> str | None:
-    """Return the kind of rows in a prepared folder (``RawSet.holds``); None if it is not prepared.
+def content_kind(uri: str) -> str | None:
+    """Return what the rows of a prepared folder are (``RawSet.holds``); None for other folders.
 
     Raises:
         ArtifactError: If its manifest cannot be read.

@@ -53,7 +53,7 @@ _FIGURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A figure that may be in the task."""
+    """A figure that may be part of the retrieval task."""
 
     figure_id: str
     article_id: str

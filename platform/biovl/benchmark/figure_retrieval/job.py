@@ -65,8 +65,8 @@ def _make(
     harvest = candidates.read_harvest(config, source)
     known, folder = harvest.candidates, Folder(config.figures)
     report.say(f"{len(known):,} figures may be used, {len(harvest.figures):,} others may not")
-    repeated, same = leaks.repeated(known, folder, source)
-    left_out = {**repeated, **leaks.trained_on(known, config.training)}
+    repeated, same = leaks.find_repeated(known, folder, source)
+    left_out = {**repeated, **leaks.find_trained_on(known, config.training)}
     order = np.array(
         sorted(range(len(known)), key=lambda row: drawn_key(known[row].figure_id, config.seed)),
         np.int64,

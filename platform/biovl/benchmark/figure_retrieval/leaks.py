@@ -30,7 +30,7 @@ KINDS = ("figures", "panels", "corpus", "index")
 _ARTICLE_IDS = ("article_id", "doi", "pmid")
 
 
-def repeated(
+def find_repeated(
     candidates: Sequence[Candidate], folder: Folder, manifest: Manifest
 ) -> tuple[dict[int, str], dict[int, set[int]]]:
     """Find candidates whose image or caption is also in another article of the harvest.
@@ -70,7 +70,7 @@ def repeated(
     return reasons, same
 
 
-def trained_on(candidates: Sequence[Candidate], training: Iterable[str]) -> dict[int, str]:
+def find_trained_on(candidates: Sequence[Candidate], training: Iterable[str]) -> dict[int, str]:
     """Return the candidates in the training data, by row, with the match: article, title or image.
 
     Raises:

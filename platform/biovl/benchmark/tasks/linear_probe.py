@@ -92,11 +92,11 @@ class LinearProbe:
         if len(rows["val"]):
             val = scaled(feature_ND[rows["val"]]), data.labels[rows["val"]].astype(np.int64)
             fitted = probe.fit_with_validation(
-                train, val, classes, strengths=strengths, device=device
+                train, val, classes, inverse_strengths=strengths, device=device
             )
         else:
             fitted = probe.fit_with_cross_validation(
-                train, classes, seed=draw.seed, strengths=strengths, device=device
+                train, classes, seed=draw.seed, inverse_strengths=strengths, device=device
             )
         share_EC = fitted.probabilities(scaled(feature_ND[rows["test"]]))
-        return DrawResult(draw, share_EC, {"images": len(drawn_T), "c": fitted.strength})
+        return DrawResult(draw, share_EC, {"images": len(drawn_T), "c": fitted.inverse_strength})

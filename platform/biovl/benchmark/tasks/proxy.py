@@ -105,7 +105,7 @@ def build(config: Config) -> "Proxy":
 
 
 class Proxy:
-    """The benchmark task of proxy analysis: public images in the place of private ones."""
+    """Benchmark task of the proxy analysis: findings of private images by public neighbours."""
 
     needs_text = False
 

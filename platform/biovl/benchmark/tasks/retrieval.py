@@ -192,7 +192,7 @@ def _chance(pair_P2: np.ndarray, items: tuple[int, int], ks: Sequence[int]) -> d
     images, texts = items
     levels = {}
     for direction, column, pool in zip(DIRECTIONS, (0, 1), (texts, images), strict=True):
-        guessed = ranking.guessed(np.bincount(pair_P2[:, column]), pool)
+        guessed = ranking.chance_ranks(np.bincount(pair_P2[:, column]), pool)
         for k in ks:
             if k <= pool:
                 name = f"{direction}_recall_at_{k}"

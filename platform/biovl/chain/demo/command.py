@@ -29,7 +29,7 @@ def main() -> None:
         type=_positive,
         help="how many synthetic articles to generate (default: 48, or those of the folder)",
     )
-    parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
+    parser.add_argument("--serve", action="store_true", help="keep serving until Ctrl-C")
     arguments = parser.parse_args()
     # All jobs, with Ray and PyTorch.
     from biovl.chain.demo.run import run

@@ -106,7 +106,10 @@ def _of_pmc(folder: Path) -> dict[str, Any]:
     try:
         publish_pretrained(BIOMEDCLIP, model)
     except BiovlError as error:
-        raise type(error)(f"{error}\nWithout internet: make demo, on synthetic articles") from error
+        raise type(error)(
+            f"{error}\nWithout internet, run the demo on synthetic articles: omit --data pmc "
+            "(DATA=pmc of make)"
+        ) from error
     return {
         **demo_pmc(),
         "folder": str(folder),
@@ -169,11 +172,11 @@ def _unseen(corpus: Path) -> dict[str, str]:
 
 def _concepts(folder: Path) -> tuple[list[Link], dict[str, float], str]:
     """Cluster and label images of known kinds; return the steps, their durations, and how well."""
-    print("Images of known kinds into clusters, and votes into labels …", flush=True)
+    print("Clustering images of known kinds, and turning simulated votes into labels …", flush=True)
     done, seconds = demo_concepts.run(folder / "kinds", folder / "model")
     labels = folder / "kinds" / "labels"
     said = demo_concepts.summary(labels)
-    print(f"{said} Some clusters as a picture: {labels}/sheets.png\n")
+    print(f"{said} Example images of each label: {labels}/sheets.png\n")
     return done, seconds, said
 
 

@@ -95,7 +95,11 @@ def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
     done: list[Link] = graph.given_links()
     outcome = Outcome({}, dict(graph.missing), foresee(graph))
     for name, reason in outcome.failed.items():
-        print(f"{name} would fail, others go on: {reason}", file=progress, flush=True)
+        print(
+            f"{name} would fail; steps that do not depend on it are run: {reason}",
+            file=progress,
+            flush=True,
+        )
     with contextlib.ExitStack() as stack:
         for step in graph.steps:
             held_up = [source for source in step.sources if not _is_done(source, done)]
@@ -110,7 +114,11 @@ def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
                 found = run_step(found, stack, progress)
             except BiovlError as error:
                 outcome.failed[step.name] = _short(error)
-                print(f"{step.name} failed, others go on: {error}", file=progress, flush=True)
+                print(
+                    f"{step.name} failed; steps that do not depend on it are run: {error}",
+                    file=progress,
+                    flush=True,
+                )
                 continue
             done.append(found)
             outcome.published[step.name] = found

@@ -155,11 +155,11 @@ def _begun(
         return _Begun(None, None, XML_DEFECT + error.defect, str(error)[:300], files)
     reading = read_article(xml)
     if reading.content is not None:
-        files.begin(referenced(reading.content, record))
+        files.begin(referenced_media(reading.content, record))
     return _Begun(xml, reading.content, reading.defect, reading.detail, files)
 
 
-def referenced(content: ArticleContent, record: Record) -> list[str]:
+def referenced_media(content: ArticleContent, record: Record) -> list[str]:
     """Return the names of media that may be the image of a figure, without thumbnails."""
     files = FileLookup((medium.name for medium in record.media), content.figures)
     names = [

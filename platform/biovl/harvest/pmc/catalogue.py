@@ -52,7 +52,7 @@ class Range:
         return [("number", ">=", self.begin), ("number", "<", self.end)]
 
 
-def counted(table: pa.Table) -> dict[str, int]:
+def number_histogram(table: pa.Table) -> dict[str, int]:
     """Return the histogram of article numbers: rows by ``number // WIDTH``."""
     found = np.unique(table["number"].to_numpy() // WIDTH, return_counts=True)
     return {str(place): int(count) for place, count in zip(*found, strict=True)}

@@ -75,7 +75,7 @@ def read_inventory(
     return {
         "rows": table.num_rows,
         "refused": dict(refused),
-        "counted": catalogue.counted(table),
+        "counted": catalogue.number_histogram(table),
         "modified": _latest(table),
     }
 

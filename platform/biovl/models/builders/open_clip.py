@@ -472,5 +472,5 @@ def _check_tokenizer(text: Any, tokenizer: Tokenizer, plan: _Plan) -> None:
     if pad_id != tokenizer.pad_id:
         raise ConfigError(
             f"the tokenizer {plan.tokenizer or 'CLIP'} pads with {tokenizer.pad_id}, the text "
-            f"tower takes {pad_id} for padding"
+            f"tower expects {pad_id} for padding"
         )

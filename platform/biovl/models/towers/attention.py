@@ -27,7 +27,7 @@ that supports the call."""
 
 
 def allow_kernels(kernels: list[SDPBackend]) -> None:
-    """Set the kernels of ``varlen_attn`` in this process, before anything is compiled."""
+    """Restrict ``varlen_attn`` to some kernels in this process. Call before compiling a tower."""
     global _allowed
     _allowed = kernels
 

@@ -24,10 +24,10 @@ from biovl.sample.compound.layouts import (
     LABEL_INSET_PX,
     PageLayout,
     Rng,
-    drawn_from,
     make_layout,
+    sample_quantiles,
 )
-from biovl.sample.compound.strata import STRATA, STRATA_PLANS, VARIED, Stratum, varied
+from biovl.sample.compound.strata import STRATA, STRATA_PLANS, VARIED, Stratum, random_stratum
 from biovl.sample.words import TOPICS, pick
 
 _MIN_SIDE_PX = 24
@@ -83,7 +83,7 @@ def make_compound(seed: int, stratum: str = "print", source: Source = DRAWN) -> 
     if stratum not in STRATA_PLANS and stratum != VARIED:
         raise ConfigError(f"there is no stratum {stratum!r}; choose from {', '.join(STRATA)}")
     rng = np.random.default_rng([seed, zlib.crc32(stratum.encode())])
-    plan = varied(rng) if stratum == VARIED else STRATA_PLANS[stratum]
+    plan = random_stratum(rng) if stratum == VARIED else STRATA_PLANS[stratum]
     return _Figure(rng, plan, source).compound(stratum, seed)
 
 
@@ -240,7 +240,7 @@ def _style(rng: Rng, plan: Stratum, layout: PageLayout) -> Style:
     place = chosen_place(rng)
     if plan.down:
         place = ("left" if rng.integers(3) else "middle", pick(rng, plan.down))
-    height = max(drawn_from(rng, LABEL_HEIGHT_PX) * layout.scale, 8)
+    height = max(sample_quantiles(rng, LABEL_HEIGHT_PX) * layout.scale, 8)
     smallest = min(min(box.width, box.height) for box in layout.boxes)
     face = pick(rng, _LABEL_FACES)
     return Style(
@@ -248,7 +248,7 @@ def _style(rng: Rng, plan: Stratum, layout: PageLayout) -> Style:
         size_px=size_for(face, min(height, smallest / 3, 36 if plan.down else 99)),
         setting=pick(rng, plan.settings),
         place=place,
-        inset_px=round(drawn_from(rng, LABEL_INSET_PX)),
+        inset_px=round(sample_quantiles(rng, LABEL_INSET_PX)),
         paper=pick(rng, plan.paper),
     )
 

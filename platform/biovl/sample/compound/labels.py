@@ -80,7 +80,7 @@ def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng
 def legible(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Style:
     """Return a style that keeps a label legible where it would overlap axes or text of a plot.
 
-    It is the given style, the same in another corner, or with a white background.
+    The result is the given style, or it with another corner or a white background.
     """
     if style.paper != "none" or style.place[1] in ("above", "below"):
         return style
@@ -141,7 +141,14 @@ def _corner(panel: Box, wide: int, tall: int, style: Style) -> tuple[int, int]:
 
 
 def names_of(rng: Rng, number: int, system: str, *, doubled: bool = False) -> Sequence[str]:
-    """Return the names of ``number`` panels; with ``doubled``, two panels have the same name."""
+    """Return the printed names of the panels of a figure, in order.
+
+    Args:
+        rng: Random number generator.
+        number: Number of panels.
+        system: Kind of label, a key of ``NAMES``.
+        doubled: Whether two panels have the same name, if there are more than two.
+    """
     names = [NAMES[system](i) for i in range(number)]
     if doubled and number > 2:
         again = int(rng.integers(1, number))

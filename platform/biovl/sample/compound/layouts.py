@@ -65,7 +65,7 @@ class PageLayout:
     """Size of the page relative to the usual width: the factor for labels and type."""
 
 
-def drawn_from(rng: Rng, quantiles: Sequence[float]) -> float:
+def sample_quantiles(rng: Rng, quantiles: Sequence[float]) -> float:
     """Return a random number from the distribution with the given equidistant quantiles."""
     return float(np.interp(rng.uniform(), _QUANTILES, quantiles))
 
@@ -97,13 +97,13 @@ def make_layout(
         aspect: Width over height of a typical panel.
     """
     rows = rows or random_key(rng, ROWS)
-    wide = drawn_from(rng, WIDTH_PX)
+    wide = sample_quantiles(rng, WIDTH_PX)
     # Today's figures have two to three times the pixels of those counted in 2013.
     scale = float(rng.choice((1.0, 1.5, 2.0), p=(0.7, 0.2, 0.1)))
     width = round(wide * scale)
-    gap = (drawn_from(rng, GAP_PX) if gap_px is None else gap_px) * scale
+    gap = (sample_quantiles(rng, GAP_PX) if gap_px is None else gap_px) * scale
     gap = float(round(gap))
-    aspect = aspect or drawn_from(rng, PANEL_ASPECT)
+    aspect = aspect or sample_quantiles(rng, PANEL_ASPECT)
     turned = len(rows) > 1 and len(set(rows)) > 1 and rng.integers(6) == 0
     if turned:
         boxes = [Box(b.y0, b.x0, b.y1, b.x1) for b in _in_rows(rng, rows, width, gap, 1 / aspect)]

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from biovl.sample.compound.contents import Content, Source, cropped, photograph, plot
-from biovl.sample.compound.layouts import PANEL_ASPECT, Rng, drawn_from
+from biovl.sample.compound.layouts import PANEL_ASPECT, Rng, sample_quantiles
 
 _SIDES_PX = (90, 320)
 """Minimum and maximum of a content's shorter side: lettering is larger in small panels."""
@@ -51,7 +51,7 @@ def _drawn(seed: int, number: int, draw: Callable[[Rng, int, int], Content]) -> 
     contents = []
     for i in range(number):
         rng = np.random.default_rng([seed, i])
-        aspect = drawn_from(rng, PANEL_ASPECT)
+        aspect = sample_quantiles(rng, PANEL_ASPECT)
         short = math.exp(rng.uniform(*np.log(_SIDES_PX)))
         wide, tall = short * max(aspect, 1.0), short * max(1 / aspect, 1.0)
         contents.append(draw(rng, round(wide), round(tall)))

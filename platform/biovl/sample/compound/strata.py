@@ -73,7 +73,7 @@ VARIED = "varied"
 _PARTS = ((1, 1), (1, 1), (1, 1), (1, 3), (2, 4), (2, 6))
 
 
-def varied(rng: Rng) -> Stratum:
+def random_stratum(rng: Rng) -> Stratum:
     """Return a stratum with random settings, for training."""
 
     def one_of(*values: Any) -> Any:
