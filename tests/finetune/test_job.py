@@ -64,7 +64,7 @@ def done(
     retained = {"kinds": {"name": "zero_shot", "data": str(kinds)}}
     out = tmp_path_factory.mktemp("finetuned") / "out"
     config = settings(base, sample_corpus, out, retained=retained, retained_loss=1.0)
-    with interrupted("judging", 2):
+    with interrupted("scoring", 2):
         finetune(config, progress=io.StringIO())
     assert not (out / "manifest.json").exists()
     trained = (out / "tuned/manifest.json").stat().st_mtime_ns

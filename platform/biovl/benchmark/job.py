@@ -274,7 +274,7 @@ def _judge(
     """Evaluate every model on every task, one Ray task each; return the results in order."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     running: dict[Any, tuple[str, str]] = {}
-    say.stage("judging", len(known) * len(asked))
+    say.stage("scoring", len(known) * len(asked))
     work = ray.remote(num_cpus=1)(_judged)
     for task in asked:
         shared = None

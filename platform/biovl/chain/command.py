@@ -42,7 +42,7 @@ def main() -> None:
     except KeyboardInterrupt:
         end_interrupted()
     page = reports.note(chain, published, {})
-    print(f"\n{reports.outcome(chain, published)}\nThe page about it: {page}\n")
+    print(f"\n{reports.outcome(chain, published)}\nHTML summary: {page}\n")
     print(reports.summary(chain, published, page))
 
 

@@ -298,7 +298,9 @@ def _state_of(step: Step, config: Any, *, waits: bool) -> Link:
         begun = Draft(config.out).read_note("begun") is not None
         return Link(step, config, "begun" if begun else "to do")
     if waits:
-        return Link(step, config, "unchecked", "published; is compared when what it reads is there")
+        return Link(
+            step, config, "unchecked", "published; its settings are compared when its inputs exist"
+        )
     try:
         # The job itself compares the settings, and returns immediately if they are the same.
         # What it says of its results was said when it published them.

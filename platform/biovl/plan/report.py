@@ -151,7 +151,7 @@ def _advice(
         spot = planner.assumed["spot_discount"] * (
             pretrain.compute_dollars - pretrain.helper_dollars
         )
-        saved = f"; spot would save about {_money(spot)} of training, where it can be had"
+        saved = f"; spot would save about {_money(spot)} of training, if available"
     yield (f"Checkpoints hold {_gb(held)}, {_money(held * gb_month, cents=True)} a month{saved}.")
     best = min(others, key=lambda each: each.cost.dollars, default=None)
     if best is not None and best.cost.dollars < 0.95 * pretrain.dollars:
@@ -282,7 +282,7 @@ def _storage(plan: CostPlan) -> list[str]:
             )
         )
     return [
-        "Storage and network (within a region nothing is paid for bytes; the open-data bucket's",
+        "Storage and network (traffic within a region is free; the open-data bucket's",
         "owner pays for its requests; reach S3 by a gateway endpoint, not by NAT)",
         *plain_table(rows, left={0, 1}),
     ]
@@ -327,9 +327,9 @@ def _tornado(plan: CostPlan) -> list[str]:
     more = len(plan.swings) - _SWINGS_SHOWN
     table = plain_table(rows, left={0, 4})
     return [
-        "What all dollars and hours become when one assumption is at its low … at its high",
+        "Change of the total dollars and hours if one assumption has its low … its high value",
         *table,
-        *([f"  and {more} that matter less (in the JSON)"] if more > 0 else []),
+        *([f"  and {more} with less effect (in the JSON)"] if more > 0 else []),
     ]
 
 

@@ -314,7 +314,7 @@ class Planner:
             gpu_hours=hours * count * machine.gpus,
             cpu_hours=hours * count * machine.vcpus,
             compute_dollars=hours * count * self._price(fleet),
-            bound_by="searches" if count > plan.fleet.count else "the smallest service there is",
+            bound_by="searches" if count > plan.fleet.count else "the size of the smallest service",
         )
 
     def _run(

@@ -116,7 +116,7 @@ def test_a_failed_step_is_named_and_the_other_rows_go_on(folder: Path, tmp_path:
 
 
 def test_an_interrupted_table_resumes(folder: Path, tmp_path: Path) -> None:
-    with interrupted("judging", 0):
+    with interrupted("scoring", 0):
         made(graph_of(tmp_path, "biomedclip_s6", use__pmc_15m=str(folder / "pmc_15m")))
     graph = graph_of(tmp_path, "biomedclip_s6", use__pmc_15m=str(folder / "pmc_15m"))
     states = {found.step.name: found.state for found in graph.links()}
