@@ -61,7 +61,9 @@ def main() -> None:
         from biovl.core.config import nearest
 
         hint = nearest(name, COMMANDS)
-        print(f"there is no command {name!r}{hint}; biovl --help lists all", file=sys.stderr)
+        print(
+            f"there is no command {name!r}{hint} (biovl --help lists all commands)", file=sys.stderr
+        )
         sys.exit(2)
 
 

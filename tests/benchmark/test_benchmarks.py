@@ -141,9 +141,9 @@ def test_benchmarks_without_a_folder_of_data_say_which_setting_is_missing(tmp_pa
 def test_the_list_tells_what_is_there(tmp_path: Path) -> None:
     class_folders(tmp_path / "dresden/liver")
     text = benchmarks.listing_for(["--list", "--set", f"data_root={tmp_path}"])
-    assert f"there: {tmp_path}/dresden/liver" in text
-    assert f"not there: {tmp_path}/dresden/colon" in text
-    assert "sign; not there" in text
+    assert f"; found: {tmp_path}/dresden/liver" in text
+    assert f"not found: {tmp_path}/dresden/colon" in text
+    assert "sign; not found" in text
     for name in (*BENCHMARKS, *SUITES):
         assert name in text
 

@@ -40,8 +40,8 @@ def test_questions_of_vqa_rad_have_splits_kinds_and_images(tmp_path):
     ("changes", "reason"),
     [
         ({"answer_type": "MAYBE"}, "the type of answer is 'maybe'"),
-        ({"image_name": "gone.png"}, "the image is not there"),
-        ({"image_name": None}, "the image is not there"),
+        ({"image_name": "gone.png"}, "the image was not found"),
+        ({"image_name": None}, "the image was not found"),
         ({"question": "  "}, "there is no question or no answer"),
         ({"answer": None}, "there is no question or no answer"),
         ({"answer": float("nan")}, "there is no question or no answer"),

@@ -14,7 +14,7 @@ from biovl.assemble.config import AssembleConfig
 from biovl.core import config
 from biovl.core.arguments import from_command_line, settings_manual
 from biovl.core.errors import ConfigError
-from biovl.core.overrides import change_of, changes_of, in_order
+from biovl.core.overrides import change_of, changes_of, merge_changes
 from biovl.core.plugins import Plugin
 from biovl.harvest import config as harvest_config
 from biovl.harvest.config import HarvestConfig
@@ -448,15 +448,15 @@ def test_items_are_added_to_a_list_and_removed_from_it(
 
 def test_a_later_change_removes_what_an_earlier_one_adds() -> None:
     first, second = {"rules+": "a(1)"}, {"rules-": "a", "rules+": "a(2)"}
-    assert in_order(first, second) == {"rules+": ["a(2)"]}
-    assert in_order({"rules-": "b"}, first, {"rules-": "b"}) == {
+    assert merge_changes(first, second) == {"rules+": ["a(2)"]}
+    assert merge_changes({"rules-": "b"}, first, {"rules-": "b"}) == {
         "rules-": ["b", "b"],
         "rules+": "a(1)",
     }
     # A list that is given whole is without earlier additions.
-    assert in_order(first, {"rules": ["b"], "rules-": "a"}) == {"rules": ["b"], "rules-": "a"}
+    assert merge_changes(first, {"rules": ["b"], "rules-": "a"}) == {"rules": ["b"], "rules-": "a"}
     # Within one change, a removal is of what the list has, too.
-    assert in_order({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
+    assert merge_changes({"rules+": "a(1)", "rules-": "a"}) == {"rules+": "a(1)", "rules-": "a"}
 
 
 def test_repeated_changes_are_together_and_none_is_lost() -> None:

@@ -205,7 +205,7 @@ def listing(data_root: str = "") -> str:
     """Return a text with all benchmarks: data, licence, location, and whether the data exists."""
     lines = [f"{len(BENCHMARKS)} benchmarks; data_root is {data_root or 'not set'}", ""]
     for item in BENCHMARKS.values():
-        state = "there" if data_exists(item, data_root) else "not there"
+        state = "found" if data_exists(item, data_root) else "not found"
         classes = f"{item.classes} classes" if item.classes else item.task
         captions = f", {item.captions} captions each" if item.captions and item.classes else ""
         lines += [

@@ -40,7 +40,7 @@ _SCRATCH = (f"{UNFINISHED}/", f"{DRAFT}/ray/")
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """What a job read: a published folder, or another file or folder, such as weights."""
+    """Input of a job: a published folder, or another file or folder, such as weights."""
 
     name: str
     uri: str

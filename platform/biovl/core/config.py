@@ -15,7 +15,7 @@ from pydantic.config import ConfigDict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from biovl.core.errors import ConfigError
-from biovl.core.overrides import item_settings, matches_item, together
+from biovl.core.overrides import item_settings, join_items, matches_item
 
 Config = TypeVar("Config")
 
@@ -344,7 +344,7 @@ def with_changes(
         if cls is None and not rest and head[-1:] in ("+", "-") and head in result:
             # Collected for the class that will read this mapping, so that several changes apply in
             # order.
-            result[head] = together(result[head], value)
+            result[head] = join_items(result[head], value)
             continue
         section = section_class(cls, head)
         if rest or (section is not None and isinstance(value, Mapping)):
@@ -366,7 +366,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
     if not isinstance(old, list | tuple):
         raise ConfigError(f"{change}=: {name} is not a list")
     items_left = list(old)
-    for item in together(value):
+    for item in join_items(value):
         if sign == "+":
             items_left.append(item)
             continue

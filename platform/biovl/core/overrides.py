@@ -60,7 +60,7 @@ def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) ->
         order = [each for each in result if each in (added, removed)]
         if name in order[:1] and len(order) == 2:
             # Items are removed first, then added, unless one of them is removed in between.
-            items = together(value if sign == "-" else result[removed])
+            items = join_items(value if sign == "-" else result[removed])
             if any(str(item) in str(result[added]) for item in items):
                 raise ConfigError(
                     f"--set {name}={value}: an item of {setting} was added and removed before: "
@@ -72,11 +72,11 @@ def changes_of(texts: Iterable[str], values: Mapping[str, Any] | None = None) ->
     return result
 
 
-def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_changes(*changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return several changes as one: later ones replace earlier ones of the same name.
 
-    What they add to a list, or remove from it, is together. Removing an item that an earlier change
-    adds leaves out the addition.
+    Additions to a list, and removals from it, are joined. Removing an item that an earlier change
+    adds cancels the addition.
     """
     result: dict[str, Any] = {}
     for change in changes:
@@ -84,11 +84,11 @@ def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in change.items():
             added = f"{name[:-1]}+"
             if name[-1] == "-" and added in earlier & result.keys():
-                items = together(result[added])
+                items = join_items(result[added])
                 kept = [
                     item
                     for item in items
-                    if not any(matches_item(removed, item) for removed in together(value))
+                    if not any(matches_item(removed, item) for removed in join_items(value))
                 ]
                 if len(kept) < len(items):
                     result[added] = kept
@@ -100,7 +100,7 @@ def in_order(*changes: Mapping[str, Any]) -> dict[str, Any]:
 def _put(changes: dict[str, Any], name: str, value: Any) -> None:
     """Apply a change after others, in place: items of lists join, other values replace."""
     if name[-1] in "+-" and name in changes:
-        changes[name] = together(changes[name], value)
+        changes[name] = join_items(changes[name], value)
         return
     # Settings are replaced in the order in which they are given.
     for before in (name, f"{name}+", f"{name}-"):
@@ -108,7 +108,7 @@ def _put(changes: dict[str, Any], name: str, value: Any) -> None:
     changes[name] = value
 
 
-def together(*values: Any) -> list[Any]:
+def join_items(*values: Any) -> list[Any]:
     """Concatenate items of a list setting; each value is one item or a list of items."""
     return [
         item for value in values for item in (value if isinstance(value, list | tuple) else [value])

@@ -26,7 +26,7 @@ def part_name(table: str, unit: int, number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PartFormat(Generic[RowT]):
-    """How the parts of a table are named and filled."""
+    """Names and maximum sizes of the parts of a table."""
 
     name: Callable[[int], str]
     """Returns the file name of a part by its number, from 0."""

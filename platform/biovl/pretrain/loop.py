@@ -62,7 +62,7 @@ class StepReport:
     """Seconds since the end of the previous step, on the device."""
 
     waited_s: float
-    """Seconds of these that the device was idle since the next batch was not there; in the first
+    """Seconds of these that the device was idle since the next batch was not loaded; in the first
     report, also for the current one."""
 
     by_rank: Sequence[Seconds] | None

@@ -17,7 +17,7 @@ from torch import Tensor
 from biovl.runtime.workers import Workers
 
 PARTS = ("data", "copy", "forward", "communication", "backward", "optimizer", "other")
-"""Parts of a step. ``data``: idle, since the next batch was not there. ``copy``: waiting for its
+"""Parts of a step. ``data``: idle, since the next batch was not loaded. ``copy``: waiting for its
 copy to the GPU. ``communication``: waiting for other workers, but for what overlaps with the
 backward pass. ``other``: logging, saving."""
 

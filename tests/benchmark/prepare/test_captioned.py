@@ -164,7 +164,7 @@ def test_images_of_arch_are_found_by_their_uuid(tmp_path: Path) -> None:
     manifest = run("arch", tmp_path / "raw", tmp_path / "out")
     assert manifest.counts["test"] == 4
     # As in the download, some captions have no image.
-    assert manifest.counts["left_out"] == {"the image is not there": 2}
+    assert manifest.counts["left_out"] == {"the image was not found": 2}
     rows = table(tmp_path / "out")
     assert numbers(rows) == [0, 1, 2, 3]
     assert rows["text"].to_pylist() == [["An adenoma 0"]] * 2 + [["An adenoma 2"]] * 2
@@ -201,7 +201,7 @@ def test_odd_rows_are_counted(tmp_path: Path) -> None:
         "train": 2,
         "val": 1,
         "test": 1,
-        "left_out": {"no caption": 1, "the image is not there": 5, "the split is 'dev2'": 1},
+        "left_out": {"no caption": 1, "the image was not found": 5, "the split is 'dev2'": 1},
     }
     said = "\n".join(manifest.warnings)
     assert "1 images do not have five different captions" in said
@@ -279,7 +279,7 @@ def test_an_image_of_quilt_has_all_its_captions(tmp_path: Path) -> None:
         "rows": 3,
         "train": 1,
         "val": 2,
-        "left_out": {"no caption": 1, "the image is not there": 1},
+        "left_out": {"no caption": 1, "the image was not found": 1},
     }
     rows = table(tmp_path / "out", "val")
     assert numbers(rows) == [0, 1]

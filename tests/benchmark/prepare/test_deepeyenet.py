@@ -57,7 +57,7 @@ def test_what_cannot_be_used_is_left_out_and_counted(tmp_path: Path) -> None:
     assert manifest.counts["left_out"] == {
         "image described before in the same split": 2,
         "neither keywords nor description": 1,
-        "the image is not there": 1,
+        "the image was not found": 1,
     }
     assert any("1 images were not found" in text and "99.jpg" in text for text in manifest.warnings)
 

@@ -162,7 +162,7 @@ def test_what_cannot_be_asked_is_left_out_and_counted(tmp_path: Path) -> None:
     manifest = run("vqa_rad", tmp_path / "raw", tmp_path / "out")
     assert manifest.counts["rows"] == 7
     assert manifest.counts["left_out"] == {
-        "the image is not there": 2,
+        "the image was not found": 2,
         "the type of answer is 'maybe'": 1,
         "there is no question or no answer": 2,
     }

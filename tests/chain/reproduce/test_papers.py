@@ -14,7 +14,7 @@ from biovl.chain.reproduce.job import foresee
 from biovl.chain.reproduce.papers import choose, read_papers
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
-from biovl.core.overrides import together
+from biovl.core.overrides import join_items
 from biovl.sweep.spaces import SPACES
 
 PAPERS = read_papers()
@@ -224,7 +224,7 @@ def test_rules_of_a_job_and_of_its_step_are_added_to_those_of_the_paper(tmp_path
     graph = build(PAPERS, choose(PAPERS, "longclip_1_pmc").values(), settings)
     paper = graph_of("longclip_1_pmc").chain.settings
     for step, own in (("biomedica_6m", [*added.values()]), ("longcap", ["min_side(300)"])):
-        before = together(paper[step]["rules+"])
+        before = join_items(paper[step]["rules+"])
         assert before
         assert graph.chain.settings[step]["rules+"] == [*before, *own]
 

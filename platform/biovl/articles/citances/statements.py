@@ -18,7 +18,7 @@ How = Literal["sentence", "clause", "respectively"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a sentence states about some panels of one figure."""
+    """Statement of a sentence about some panels of one figure."""
 
     text: str
     """Words of the statement in their order; with "respectively", only the panel's own item."""

@@ -1,4 +1,4 @@
-"""How likely a marker is a panel label, and how likely a caption is split right.
+"""Probabilities that a marker is a panel label, and that a caption is split correctly.
 
 Two logistic models over features written by hand. ``benchmarks/train_captions.py`` fits their
 weights, which are in ``evidence.json``.

@@ -37,7 +37,7 @@ from biovl.core.folders import Folder
 
 KINDS = ("open", "closed")
 
-NO_IMAGE = "the image is not there"
+NO_IMAGE = "the image was not found"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from biovl.benchmark.prepare.raw_files import RawFiles
 from biovl.benchmark.prepare.sets import Example
 
-NO_IMAGE = "the image is not there"
+NO_IMAGE = "the image was not found"
 
 _SHOWN = 5
 

@@ -174,7 +174,7 @@ class _Reader:
         return {"value": float(value)}
 
     def _read(self, step: str, name: str) -> Any:
-        """Return the content of a JSON file of a published step; None if it is not there."""
+        """Return the content of a JSON file of a published step; None if it does not exist."""
         uri = self._graph.given.get(step)
         found = self._outcome.published.get(step)
         if found is not None and found.state == "published":

@@ -19,7 +19,7 @@ from biovl.core import config as configs
 from biovl.core import lazy
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ConfigError
-from biovl.core.overrides import in_order
+from biovl.core.overrides import merge_changes
 from biovl.finetune import merge_config
 from biovl.pretrain.config import MAY_CHANGE
 
@@ -60,7 +60,7 @@ class Settings:
 
     def of(self, *names: str) -> dict[str, Any]:
         """Return the changed settings of a step; those of later names apply after earlier ones."""
-        return in_order(*(self.steps.get(name, {}) for name in names))
+        return merge_changes(*(self.steps.get(name, {}) for name in names))
 
     def changed(self, papers: Papers) -> dict[str, Any]:
         """Return all changed settings but those of machines, by name on the command line."""
@@ -344,7 +344,7 @@ class _Builder:
         self, name: str, folder: str, entry: Entry, variant: Variant, names: Sequence[str]
     ) -> None:
         changes = self._settings.of(*names, *(() if name in names else (name,)))
-        settings = {"recipe": variant.recipe, **in_order(variant.set, changes)}
+        settings = {"recipe": variant.recipe, **merge_changes(variant.set, changes)}
         reads: dict[str, Any] = {}
         for setting, source in variant.reads.items():
             if not source or setting in changes:

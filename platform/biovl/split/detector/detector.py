@@ -30,7 +30,7 @@ Run = Callable[[np.ndarray], Maps]
 
 
 class Detected(NamedTuple):
-    """What a detector finds in a figure."""
+    """Result of a detector for one figure."""
 
     proposals: list[Proposal]
     """Boxes by decreasing score."""

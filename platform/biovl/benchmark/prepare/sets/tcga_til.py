@@ -99,7 +99,7 @@ def read(config: Config, raw: RawFiles) -> RawSet:
 
 
 def _count_missing(raw: RawFiles, study: str, chosen: Iterable[str]) -> int:
-    """Return how many images of the study the table lists that are not there."""
+    """Return how many images the table lists for a study were not found."""
     name = raw.named(_LISTED)
     if name is None:
         return 0
