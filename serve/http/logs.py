@@ -73,7 +73,7 @@ def request_line(fields: Mapping[str, Any]) -> None:
     LOGGER.info("request", extra={"fields": fields})
 
 
-def failure_line(error: BaseException, *, request_id: str, replica: str) -> None:
+def log_failure(error: BaseException, *, request_id: str, replica: str) -> None:
     """Log an unexpected exception: its type and stack frames, without its message."""
     LOGGER.error(
         "failure",

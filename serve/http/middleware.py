@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serve.auth import Keys
 from serve.http.draining import Draining
 from serve.http.limits import Bodies, ClientGoneError, RequestSlots
-from serve.http.logs import failure_line, request_line
+from serve.http.logs import log_failure, request_line
 from serve.http.metrics import Metrics
 from serve.http.problems import problem_answer, problem_of, timed_out, too_much_work
 from serve.http.rate import RateLimit
@@ -156,7 +156,7 @@ class LimitingMiddleware:
             problem = problem_of(error)
             exchange.problem = problem.slug
             if problem.status == 500:
-                failure_line(error, request_id=exchange.request_id, replica=self._metrics.replica)
+                log_failure(error, request_id=exchange.request_id, replica=self._metrics.replica)
             if answer.has_started:
                 # The server closes the connection; its log must not contain the error message.
                 raise RuntimeError("a response was aborted") from None

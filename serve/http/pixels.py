@@ -17,7 +17,7 @@ from PIL import Image
 
 from biovl.images import decode
 from serve.http.problems import Problem
-from serve.http.rate import MAX_BUCKETS, Buckets, Leases, leased
+from serve.http.rate import MAX_BUCKETS, Buckets, Leases, lease_tokens
 from serve.http.request_context import Caller
 from serve.http.settings import Limits, Rate
 
@@ -155,7 +155,7 @@ class PixelBudget:
         async with local.lock:
             if local.tokens < total:
                 portion = max(total - local.tokens, self._per_s * _PORTION_S)
-                local.tokens += await leased(
+                local.tokens += await lease_tokens(
                     *(self._leases, self._alone, f"pixels:{caller.bucket}"),
                     *(portion, self._per_s, self._burst),
                 )

@@ -64,7 +64,7 @@ class Buckets:
         return taken
 
 
-async def leased(
+async def lease_tokens(
     leases: Leases, alone: Leases, bucket: str, count: float, per_s: float, burst: int
 ) -> float:
     """Lease tokens from ``leases``, or from ``alone`` if ``leases`` does not respond."""
@@ -127,7 +127,7 @@ class RateLimit:
         async with local.lock:
             if local.tokens < _ONE:
                 portion = max(1 - local.tokens, min(burst / 4, per_s * _PORTION_S))
-                local.tokens += await leased(
+                local.tokens += await lease_tokens(
                     self._leases, self._alone, caller.bucket, portion, per_s, burst
                 )
             passes = local.tokens >= _ONE

@@ -20,7 +20,7 @@ from serve.auth import Keys, check_scope
 from serve.http.coordinator import LocalCoordinator
 from serve.http.documentation import document
 from serve.http.draining import Draining
-from serve.http.logs import failure_line, write_lines
+from serve.http.logs import log_failure, write_lines
 from serve.http.metrics import Metrics
 from serve.http.middleware import LimitingMiddleware, LoggingMiddleware
 from serve.http.pages import STYLE, add_page
@@ -202,7 +202,7 @@ def _asked(desk: Desk) -> None:
 def _handle_database(app: FastAPI, replica: str) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         exchange = exchange_in(request.scope)
-        failure_line(error, request_id=exchange.request_id, replica=replica)
+        log_failure(error, request_id=exchange.request_id, replica=replica)
         problem = Problem(
             503,
             "database-unavailable",

@@ -63,7 +63,7 @@ def write_dropped(folder: Folder, tables: Iterable[pa.Table]) -> Counter[str]:
     return reasons
 
 
-def describe(
+def write_description(
     folder: Folder, manifest: Manifest, stats: Mapping[str, Any], record: pa.Schema
 ) -> None:
     """Write the statistics, the plots and the dataset card."""

@@ -140,7 +140,9 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
             },
             warnings=warnings,
         )
-        finishing.describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
+        finishing.write_description(
+            draft.folder, manifest, stats, pairing.pair_schema(columns.names)
+        )
         return draft.publish(manifest)
 
 

@@ -226,7 +226,7 @@ def _train(
     config: IndexConfig, place: Path, name: str, shape: tuple[int, int], before: Manifest | None
 ) -> str:
     """Write a trained, empty index; return its factory string."""
-    found = previous.trained_before(config, name, before, shape[0]) if before else None
+    found = previous.reusable_index(config, name, before, shape[0]) if before else None
     if found is None:
         factory = config.factory or choose_factory(*shape, config.profile)
         found = factory, files.train(config, place, name, factory)

@@ -98,7 +98,7 @@ class Previous:
         return data
 
 
-def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int) -> Any | None:
+def reusable_index(config: IndexConfig, name: str, manifest: Manifest, rows: int) -> Any | None:
     """Return the factory and the trained empty index of a previous index; None if unsuitable.
 
     Cells trained on half or twice as many vectors are good enough: the loss of recall costs less

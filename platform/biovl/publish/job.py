@@ -295,7 +295,7 @@ def _select_corpus(
         files=corpus_files(draft.folder, names, copied),
         notes=_notes(source, requested),
     )
-    finishing.describe(draft.folder, manifest, stats, corpora.schema_of_records(out))
+    finishing.write_description(draft.folder, manifest, stats, corpora.schema_of_records(out))
     return manifest
 
 
