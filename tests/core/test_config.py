@@ -216,9 +216,16 @@ def test_differences_are_told_by_dotted_name() -> None:
         ("a photo of {}/", "a photo of {}", False),
         ("T1//T2 [a-z]", "T1/T2 [a-z]", False),
         ("[0-9]/.", "[0-9]", False),
+        (64, "64", True),
+        ("3e-4", 0.0003, True),
+        (64, "65", False),
+        (64, "text", False),
+        (True, "1", False),
     ],
 )
-def test_only_paths_are_the_same_in_another_spelling(old: str, new: str, is_same: bool) -> None:
+def test_only_paths_and_numbers_are_the_same_in_another_spelling(
+    old: object, new: object, is_same: bool
+) -> None:
     assert config.is_same(old, new) == is_same
     assert bool(config.differences({"a": old}, {"a": new})) != is_same
 

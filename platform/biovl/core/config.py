@@ -284,11 +284,27 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Return whether two plain values are equal, or one local path spelled in two ways."""
+    """Return whether two plain values mean the same: equal, or one path or number spelled twice."""
     are_texts = isinstance(value, str) and isinstance(other, str)
+    # A number that --set gives a plug-in stays text until the plug-in validates its settings.
+    if isinstance(value, str) and _is_number(other):
+        return bool(_number(value) == other)
+    if isinstance(other, str) and _is_number(value):
+        return bool(_number(other) == value)
     if not are_texts or _NO_PATH.search(value) or _NO_PATH.search(other):
         return bool(value == other)
     return normalized_location(value) == normalized_location(other)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def normalized_location(location: str) -> str:

@@ -24,7 +24,7 @@ def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
     return [
         {"setting": name, "before": old.get(name), "after": new.get(name)}
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if not configs.is_same(old.get(name), new.get(name))
     ]
 
 
