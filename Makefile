@@ -12,13 +12,13 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test check format bench lock clean
 
 help:
-	@echo "make demo    set up; harvest, assemble, train, judge, index, search and label the embedded sample: $(DEMO)/"
-	@echo "             SERVE=1 goes on serving, with a page to search in"
-	@echo "             DATA=pmc takes 100 real articles and BiomedCLIP, and needs internet"
+	@echo "make demo    set up; harvest, assemble, train, index, evaluate, search and label synthetic articles: $(DEMO)/"
+	@echo "             SERVE=1 keeps serving a search page until Ctrl-C"
+	@echo "             DATA=pmc downloads 100 real articles and BiomedCLIP instead (about 1 GB)"
 	@echo "make test    set up, then check and run every test"
-	@echo "make check   format, lint, types and the fast tests"
-	@echo "make bench   measure us against peers (minutes)"
-	@echo "make lock    resolve requirements.txt anew from pyproject.toml"
+	@echo "make check   format, lint, check types and run the fast tests"
+	@echo "make bench   compare speed with other tools (minutes)"
+	@echo "make lock    resolve requirements.txt again from pyproject.toml"
 
 setup: $(READY)
 
