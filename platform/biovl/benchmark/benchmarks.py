@@ -276,5 +276,5 @@ def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkCon
         changes["benchmarks"] = tuple(name for one in configs_of for name in one.benchmarks)
         return replace(nothing, **changes)
 
-    recipe.__doc__ = "All that is named."
+    recipe.__doc__ = "All benchmarks and tasks of the named recipes."
     return recipe
