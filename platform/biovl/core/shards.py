@@ -9,6 +9,7 @@ import functools
 import io
 import re
 import tarfile
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -194,8 +195,8 @@ def parse_embedding(data: bytes) -> np.ndarray:
     """
     try:
         values: np.ndarray = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    # A damaged header is parsed as Python.
-    except (ValueError, EOFError, SyntaxError) as error:
+    # A damaged header is parsed as Python, whose versions raise different errors.
+    except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise ValueError(f"not in NumPy's format: {error}") from error
     if values.ndim != 1 or values.dtype.kind != "f":
         raise ValueError(f"expected a vector of floats, got {values.dtype} {list(values.shape)}")
