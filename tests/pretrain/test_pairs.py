@@ -288,13 +288,6 @@ def test_replacements_depend_on_the_batch_and_not_on_who_loads_it(tmp_path: Path
     assert set(whole[:5]).isdisjoint(whole[5:])
 
 
-def test_two_pairs_of_a_batch_have_different_replacements(tmp_path: Path) -> None:
-    uri = write_corpus(tmp_path, lambda n: BROKEN["no image"](n) if n < 10 else files(n))
-    for epoch in range(8):
-        loaded = load(uri, range(10), epoch=epoch, unreadable="replace")
-        assert len({*words(loaded)}) == 10
-
-
 def test_a_corpus_of_nothing_readable_ends_after_some_attempts(tmp_path: Path) -> None:
     uri = write_corpus(tmp_path, BROKEN["no image"])
     with pytest.raises(ArtifactError, match=r"\bp3\b.*no image.*\b16 "):

@@ -4,11 +4,9 @@ All random choices for a pair derive from the seed, the epoch and its row: they 
 the other pairs of a batch.
 """
 
-import itertools
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,7 +96,7 @@ def load_pairs(
         tokenizer: Tokenizer of the model.
         teacher: Embeddings to load as well. A pair that lacks one is unreadable.
         batch_draws: The draws of all workers in this step: none of their pairs is used as a
-            replacement. By default those in ``draws``.
+            replacement.
 
     Raises:
         ArtifactError: If a pair is unreadable, with its shard and the reason, and ``data`` allows
@@ -117,17 +115,16 @@ def load_pairs(
         given = None if teacher is None else _teacher_of(row, files, teacher)
         return given if isinstance(given, Unreadable) else _Drawn(pixels, text, given)
 
-    batch = (draws if batch_draws is None else batch_draws).tolist()
-    taken = {number % len(places) for number in batch}
+    loaded = _read(places, draws, draw)
+    taken = set(((draws if batch_draws is None else batch_draws) % len(places)).tolist())
     drawn: list[_Drawn] = []
     replaced: Counter[str] = Counter()
-    for number, pair in zip(draws.tolist(), _read(places, draws, draw), strict=True):
+    for pair in loaded:
         if isinstance(pair, Unreadable):
             if data.unreadable == "stop":
                 raise _refusal(places, pair)
             replaced[_named(places, pair)] += 1
-            rows = _candidates(len(places), batch, batch.index(number), (seed, epoch))
-            pair = _replacement(places, pair, (row for row in rows if row not in taken), draw)
+            pair = _replacement(places, pair, taken, (seed, epoch), draw)
         drawn.append(pair)
     return _loaded(drawn, image_px, tokenizer, replaced)
 
@@ -187,29 +184,19 @@ def _loaded(
     )
 
 
-def _candidates(
-    pairs: int, batch: Sequence[int], place: int, key: tuple[int, int]
-) -> Iterator[int]:
-    """Yield rows to replace the pair at a place of a batch.
-
-    Other places have other rows, as far as there are enough: with the same replacement, two places
-    would contrast a pair with its own copy.
-    """
-    rng = generator(REPLACEMENT, *key, batch[0])
-    start, step = (int(rng.random() * pairs) for _ in range(2))
-    # Coprime: the steps visit every row once before they repeat.
-    step = next(each for each in itertools.count(step + 1) if math.gcd(each, pairs) == 1)
-    size = len(batch)
-    for number in range(place, place + ATTEMPTS * size, size):
-        # Shifted where a place would meet its first row again.
-        yield (start + (number + number // math.lcm(size, pairs)) * step) % pairs
-
-
 def _replacement(
-    places: PairLocations, lost: Unreadable, rows: Iterable[int], draw: _Take
+    places: PairLocations,
+    lost: Unreadable,
+    taken: set[int],
+    key: tuple[int, int],
+    draw: _Take,
 ) -> _Drawn:
     last = lost
-    for row in rows:
+    for attempt in range(ATTEMPTS):
+        rng = generator(REPLACEMENT, *key, lost.row, attempt)
+        row = int(rng.random() * len(places))
+        if row in taken:
+            continue
         (pair,) = _read(places, np.array([row]), draw)
         if not isinstance(pair, Unreadable):
             return pair
