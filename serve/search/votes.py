@@ -54,8 +54,12 @@ _NEGATION = re.compile(
 )
 _CLAUSE_END = re.compile(
     # "No lesion above 1.5 cm or pneumonia": a decimal point ends nothing. Titles and lines of a
-    # report end without a point, but a line may also be wrapped within a clause.
-    r"\.(?!\d)|[;:!?()]|\n(?=\s*(?-i:[A-Z]))|\b(?:but|however|yet|although|though|except|with|who"
+    # report end without a point, but a line may also be wrapped within a clause: "no evidence of"
+    # is followed by what it denies.
+    r"\.(?!\d)|[;:!?()]"
+    r"|(?<!,)(?<!\bno)(?<!\bor)(?<!\bof)(?<!\bnor)(?<!\bnot)(?<!\band)(?<!\bfor)(?<!\bthe)"
+    r"(?<!\bwithout)\n(?=\s*(?-i:[A-Z]))"
+    r"|\b(?:but|however|yet|although|though|except|with|who"
     # "Did not show pneumonia" denies it.
     r"|(?<!not )(?:show(?:s|ed|ing)?|reveal(?:s|ed|ing)?|demonstrat(?:e|es|ed|ing)))\b",
     re.IGNORECASE,
