@@ -145,14 +145,19 @@ def test_scores_say_if_initial_weights_may_have_been_trained_on_their_pairs() ->
 def test_the_licence_of_a_fork_is_no_freer_than_the_data_of_the_runs_before() -> None:
     entry = {
         **{"run": "s3://bucket/first", "step": 20, "pairs": 640, "checkpoint_sha256": "c" * 64},
-        **{"changed": [], "seen_val": 0, "corpora": ["s3://bucket/corpus", "s3://old/private"]},
+        **{
+            "changed": [],
+            "seen_val": 0,
+            "corpora": ["s3://bucket/corpus", "s3://KEY:SECRET@old/private?region=eu"],
+        },
     }
-    own = {**entry, "corpora": ["s3://bucket/corpus"]}
+    own = {**entry, "corpora": ["s3://bucket/corpus", "s3://bucket//corpus/"]}
     assert front_matter(card(stats=stats(BY), lineage=[own]))["license"] == "cc-by-4.0"
     text = card(stats=stats(BY), lineage=[entry])
     assert front_matter(text)["license"] == "other"
     assert "trained on `private` before, whose terms hold, too" in text
-    assert "s3://old" not in text
+    assert "SECRET" not in text
+    assert "region=eu" not in text
 
 
 def test_data_that_is_not_free_is_named_plainly() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from biovl.core.filesystems import base_name, canonical_location
 from biovl.core.markdown import percent, table
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.lineage import seen_val_warning
@@ -108,7 +109,7 @@ def lineage_section(
     """
     rows = [
         [
-            entry["run"].rstrip("/").rpartition("/")[2],
+            base_name(entry["run"]),
             entry["step"],
             entry["pairs"],
             entry["checkpoint_sha256"][:16],
@@ -142,7 +143,8 @@ def earlier_corpora(
 ) -> tuple[str, ...]:
     """Return the corpora that the runs that a run descends from trained on, and it does not."""
     known = lineage[-1].get("corpora", ()) if lineage else ()
-    return tuple(uri for uri in known if uri not in config.corpora)
+    own = {canonical_location(uri) for uri in config.corpora}
+    return tuple(uri for uri in known if canonical_location(uri) not in own)
 
 
 def hub_license(stats: Mapping[str, Any], earlier: Sequence[str] = ()) -> dict[str, str]:
@@ -246,7 +248,7 @@ corpus. Scores are of val of the first one.
 
 def _earlier_terms(earlier: Sequence[str]) -> str:
     """Return a paragraph on the terms of earlier corpora; empty if there are none."""
-    names = ", ".join(f"`{uri.rstrip('/').rpartition('/')[2]}`" for uri in earlier)
+    names = ", ".join(f"`{base_name(uri)}`" for uri in earlier)
     return (
         f"The weights were trained on {names} before, whose terms hold, too: they are in the cards "
         "of the earlier runs. What follows is about the data of this run alone.\n\n"
