@@ -284,12 +284,12 @@ def _places(source: str | FirstOf | tuple[str, ...]) -> list[tuple[str, str]]:
 def _was_begun_with(config: Any) -> bool:
     """Return whether the draft in a step's folder was begun with these settings."""
     begun = Draft(config.out).read_note("begun")
-    plain = configs.to_plain(config)
+    if begun is None:
+        return False
     # Settings that do not change what is published are not noted.
-    return begun is not None and all(
-        name in plain and configs.is_same(plain[name], value)
-        for name, value in begun["config"].items()
-    )
+    noted = begun["config"]
+    plain = {name: value for name, value in configs.to_plain(config).items() if name in noted}
+    return not configs.differences(noted, plain)
 
 
 def _state_of(step: Step, config: Any, *, waits: bool) -> Link:

@@ -284,7 +284,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Return whether two plain values mean the same: equal, or one path or number spelled twice."""
+    """Return whether two plain values mean the same.
+
+    They are equal, one path spelled twice, or a number and its text.
+    """
     are_texts = isinstance(value, str) and isinstance(other, str)
     # A number that --set gives a plug-in stays text until the plug-in validates its settings.
     if isinstance(value, str) and _is_number(other):
