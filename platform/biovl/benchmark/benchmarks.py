@@ -21,6 +21,7 @@ from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import plugins
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
+from biovl.core.filesystems import below
 from biovl.core.plugins import Plugin
 
 TASKS = "benchmark.tasks"
@@ -56,10 +57,9 @@ def data_uri(benchmark: Benchmark, data_root: str) -> str:
 
     It is the folder of the benchmark's name if prepare published it, otherwise ``location``.
     """
-    root = data_root.rstrip("/")
-    prepared_uri = f"{root}/{benchmark.name}"
+    prepared_uri = below(data_root, benchmark.name)
     is_prepared = prepared.content_kind(prepared_uri) is not None
-    return prepared_uri if is_prepared else f"{root}/{benchmark.location}"
+    return prepared_uri if is_prepared else below(data_root, benchmark.location)
 
 
 def check_data_root(config: BenchmarkConfig) -> None:

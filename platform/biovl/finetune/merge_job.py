@@ -33,6 +33,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.chance import retrieval_warning
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.shards import read_shard
 from biovl.finetune.merge_config import MergeConfig
@@ -213,7 +214,9 @@ def _scores(
 def _pairs(corpus: str, split: str, count: int) -> Iterator[tuple[bytes, str]]:
     """Yield image and text of the first pairs of a split; a corpus is shuffled."""
     shards = Folder(corpus).names(split, ".tar")
-    stored = ((shard, pair) for shard in shards for pair in read_shard(f"{corpus}/{split}/{shard}"))
+    stored = (
+        (shard, pair) for shard in shards for pair in read_shard(below(corpus, f"{split}/{shard}"))
+    )
     for shard, pair in itertools.islice(stored, count):
         image = pair.files.get("jpg", pair.files.get("png"))
         if image is None or "txt" not in pair.files:

@@ -44,6 +44,7 @@ import pyarrow as pa
 
 from biovl.core.artifacts import MANIFEST, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.filesystems import below
 from biovl.core.shards import read_pair
 from biovl.index import planner
 from biovl.index.copies import copy_to_cache, discard, in_place, is_local, verify_manifest
@@ -277,14 +278,14 @@ class Index:
             if thumbnail is None:
                 raise ArtifactError(f"{self.uri} keeps no thumbnail of {figure_id}")
             return thumbnail
-        corpus = (corpus_uri or self.corpus_uri).rstrip("/")
+        corpus = corpus_uri or self.corpus_uri
         shard = PurePosixPath(about["shard"])
         if shard.is_absolute() or ".." in shard.parts:
             raise ArtifactError(f"{self.uri}: the shard of {figure_id} is not in the corpus")
-        files = read_pair(f"{corpus}/{about['shard']}", about["offset"], about["size"])
+        files = read_pair(below(corpus, about["shard"]), about["offset"], about["size"])
         if not _is_of(figure_id, files.get("json", b"{}")):
             raise ArtifactError(
-                f"{corpus}/{about['shard']} holds another figure in the place of {figure_id}: the "
+                f"{corpus}, {about['shard']} holds another figure in the place of {figure_id}: the "
                 "corpus was rebuilt since it was indexed"
             )
         others = ("txt", "json", "npy")

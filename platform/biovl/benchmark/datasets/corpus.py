@@ -13,6 +13,7 @@ from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.stored_images import Ranges, hash_of
 from biovl.core.artifacts import fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import base_name
 from biovl.core.folders import Folder
 from biovl.core.shards import parse_pair
 from biovl.core.tables import open_part
@@ -69,7 +70,7 @@ def build(config: Config) -> Pairs | LabelledImages:
     # The index has captions as published, with 106 for a superscript; shards have 10^6.
     texts = pairs["caption"].to_pylist() if config.text == "caption" else _texts(images)
     return selection.pairs(
-        name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.split}",
+        name=f"{base_name(config.path)}-{config.split}",
         images=images,
         texts=texts,
         ids=pairs["pair_id"].to_pylist(),
@@ -87,7 +88,7 @@ def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
     pairs, has_class = pairs.append_column("_label", pa.array(label_N)), pa.array(label_N >= 0)
     kept, others = _in_order(pairs.filter(has_class)), pairs.filter(pc.invert(has_class))
     return selection.labelled(
-        name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.label}",
+        name=f"{base_name(config.path)}-{config.label}",
         images=_images(config, kept, config.label, *classes),
         labels=kept["_label"].to_numpy(),
         classes=classes,

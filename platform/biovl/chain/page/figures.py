@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from biovl.chain.page.markup import parts
 from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import below
 from biovl.core.folders import Folder
 from biovl.core.shards import read_pair
 from biovl.core.tables import open_part
@@ -53,7 +54,7 @@ def _spread(items: Sequence[Any], count: int) -> list[Any]:
 def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
     """Return the image of a corpus pair as a small JPEG; None if it cannot be read."""
     try:
-        files = read_pair(f"{corpus}/{row['shard']}", row["offset"], row["size"])
+        files = read_pair(below(corpus, row["shard"]), row["offset"], row["size"])
     except ArtifactError:
         return None
     for kind, data in files.items():
