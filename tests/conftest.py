@@ -40,7 +40,7 @@ sys.dont_write_bytecode = False
 
 SLOW = (
     # Servers, browsers, processes and whole jobs,
-    *("benchmarks/", "browser/", "cluster/", "docs/", "plan/", "serve/", "tune/", "job.py"),
+    *("benchmarks/", "browser/", "cluster/", "docs/", "plan/", "serve/", "job.py"),
     # and what computes for seconds.
     *("annotate/test_longcap.py", "articles/test_against_lxml.py", "articles/test_growth.py"),
     *(
@@ -52,12 +52,16 @@ SLOW = (
     *("chain/page/test_summary_browser.py", "chain/page/test_summary_page.py"),
     *("chain/reproduce/test_docs.py", "chain/reproduce/test_papers.py", "chain/test_demo.py"),
     *("harvest/pmc/test_client.py", "images/test_hostile.py"),
-    *("index/test_copies.py", "index/test_opened.py", "index/test_recall.py"),
+    *("index/test_copies.py", "index/test_search.py", "index/test_recall.py"),
     *("models/test_encoder.py", "models/test_hub.py", "models/test_weights.py"),
-    *("pretrain/test_activations.py", "pretrain/test_automatic.py", "pretrain/test_compiling.py"),
+    *(
+        "pretrain/test_activation_memory.py",
+        "pretrain/test_gpu_settings.py",
+        "pretrain/test_compiling.py",
+    ),
     *("pretrain/test_estimate.py", "pretrain/test_loop.py", "pretrain/test_losses.py"),
     *("pretrain/test_out_of_memory.py", "pretrain/test_pairs.py", "pretrain/test_recipes.py"),
-    *("pretrain/test_resolution.py", "pretrain/test_rollback.py", "pretrain/test_run.py"),
+    *("pretrain/test_image_size.py", "pretrain/test_rollback.py", "pretrain/test_run.py"),
     *("pretrain/test_step_on_gpu.py", "pretrain/test_step_time.py"),
     "pretrain/test_training_plots.py",
     *("publish/test_hub.py", "sample/test_sample.py"),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOW
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "platform" / "biovl"
 
@@ -98,6 +100,11 @@ def test_a_room_has_tests_of_its_name() -> None:
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
     assert rooms - tested == set()
+
+
+def test_slow_tests_are_named_as_they_are() -> None:
+    names = [path.relative_to(ROOT / "tests").as_posix() for path in ROOT.glob("tests/**/*.py")]
+    assert [s for s in SLOW if not any(n.startswith(s) or n.endswith(s) for n in names)] == []
 
 
 def test_the_source_root_is_no_package() -> None:
