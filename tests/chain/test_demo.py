@@ -79,7 +79,7 @@ def test_without_internet_the_reason_is_said_and_what_works_without_it(
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ArtifactError, match="make demo"):
+    with pytest.raises(ArtifactError, match="omit --data pmc"):
         run._of_pmc(tmp_path / "demo")
     assert find_manifest(str(tmp_path / "demo" / "model")) is None
 
