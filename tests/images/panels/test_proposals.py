@@ -118,6 +118,26 @@ def test_confident_proposals_as_many_as_the_captions_labels_may_differ_in_size(
     assert hits([panel.box for panel in found], boxes) == panels
 
 
+def test_proposals_that_miss_a_panel_replace_no_clean_cuts() -> None:
+    boxes = [Box(x, y, x + 290, y + 190) for y in (0, 210) for x in (0, 310)]
+    inset = Proposal(Box(20, 20, 120, 90), 0.7)
+    proposals = [*(Proposal(box, 0.9) for box in boxes[:3]), inset]
+    found = split_figure(noise(boxes), expected=list("ABCD"), proposals=proposals)
+    assert hits([panel.box for panel in found], boxes) == 4
+
+
+def test_proposals_take_no_label_from_clear_cuts() -> None:
+    boxes = [Box(0, 0, 190, 200), Box(210, 0, 390, 200), Box(410, 0, 600, 200)]
+    labels = [
+        Label(n, Box(b.x0 + 5, 5, b.x0 + 25, 25), 0.9) for n, b in zip("AB", boxes, strict=False)
+    ]
+    proposals = [Proposal(boxes[0], 0.9), Proposal(boxes[2], 0.9)]
+    found = split_figure(
+        noise(boxes, height=200), labels=labels, expected=["A", "B"], proposals=proposals
+    )
+    assert [panel.label for panel in found] == ["A", "B"]
+
+
 def test_nonsense_changes_nothing_where_labels_and_cuts_agree() -> None:
     boxes = [Box(0, 0, 290, 400), Box(310, 0, 600, 400)]
     pixels, names = noise(boxes), ["A", "B"]

@@ -5,6 +5,7 @@ not black, and not the colour of the figure's border if that is neither; and the
 colour changes between neighbouring columns or rows, the only separation of panels that touch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,14 @@ class Ink:
             x0 + int(right.searchsorted(right[-1], "left")),
             y0 + int(down.searchsorted(down[-1], "left")),
         )
+
+    def share_within(self, cuts: Sequence[Cut]) -> float:
+        """Return the share of the ink that is in any of several rectangles, 0..1."""
+        inked_HW = np.diff(np.diff(self.inked[0], axis=0), axis=1)
+        within_HW = np.zeros(inked_HW.shape, bool)
+        for x0, y0, x1, y1 in cuts:
+            within_HW[y0:y1, x0:x1] = True
+        return float(inked_HW[within_HW].sum() / max(inked_HW.sum(), 1))
 
 
 def ink_of(pixels: np.ndarray) -> Ink:

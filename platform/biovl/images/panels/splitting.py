@@ -37,7 +37,9 @@ _SURE = 0.5
 """Minimum score of a label that is not in the caption."""
 
 _AGREED = 0.65
-"""Minimum score of all proposals if they are as many as the caption's labels, to be the panels."""
+"""Minimum score of all proposals, if they are as many as the labels, to be the panels."""
+_COVERED = 0.8
+"""Minimum share of the ink that they then contain: an inset may be found, and a panel missed."""
 
 
 def split_figure(
@@ -79,12 +81,16 @@ def _chosen(
 
     Letters on an axis are sometimes read as labels. Panels are therefore also searched for without
     labels, and used if those with labels are in no order. Where a caption passes over a letter, a
-    detector's proposals decide whether that panel exists. Where they are as many as its labels, and
-    all are confident, they are the panels, unless cuts are clear.
+    detector's proposals decide whether that panel exists. Where they are as many as the labels,
+    confident, and contain nearly all of the ink, they are the panels, unless cuts are clear.
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
     counts = [count, count + len(skipped_letters(expected))] if proposed else [count]
-    is_agreed = len(proposed) == count and all(one.score >= _AGREED for one in proposed)
+    is_agreed = (
+        len(proposed) == count
+        and all(one.score >= _AGREED for one in proposed)
+        and ink.share_within([one.box for one in proposed]) >= _COVERED
+    )
     axes = cut_axes(expected)
     best: PanelChoice | None = None
     for labels in (known, ()):
@@ -99,7 +105,8 @@ def _chosen(
             choices = [chooser.choose()]
             if proposed:
                 choices.append(chooser.as_proposed(choices[0]))
-            if is_agreed and len(choices[-1].leaves) == count and not _is_clear(choices[0]):
+            is_counted = is_agreed and best is None and len(choices[-1].leaves) == count
+            if is_counted and not _is_clear(choices[0]):
                 # Their sizes are as seen, and need not be alike.
                 return replace(choices[-1], imbalance=0.0)
             for choice in choices:
