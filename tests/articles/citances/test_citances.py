@@ -182,6 +182,7 @@ def told(sentence: str) -> str:
         ("Cells grew (Smith et al., 2004, Fig. 1B; Fig. 2).", "1 B; 2"),
         ("Cells grew (Smith and Lee, 2004a), see Figure 1B.", "1 B"),
         ("Cells grew (Smith 2004: fig. 1B; Smith (2004), fig. 2).", "other 1 B; other 2"),
+        ("We follow Smith et al. (2004), Fig. 1A, as a model.", "other 1 A"),
         (
             "As shown in Figure 9 there was growth (see Fig. 1 there, Fig. 2 therein).",
             "9; other 1; other 2",
