@@ -450,6 +450,21 @@ def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
             "(A) Roots. Magnification: 10X. (B) Shoots. Magnification: 63X.",
             ["", "A: Roots. Magnification: 10X.", "B: Shoots. Magnification: 63X.", ""],
         ),
+        # Not "n:" of "Magnification:", but "n=" of "n=3".
+        (
+            "(A) Roots. Magnification: 10X. (B) Shoots. n: number of plants; P: level of significance.",
+            [
+                *("", "A: Roots. Magnification: 10X.", "B: Shoots."),
+                "n: number of plants; P: level of significance.",
+            ],
+        ),
+        (
+            "(A) ALT. n=3 mice per group. (B) AST. n=5 mice per group. Insets in (A) show cells.",
+            [
+                *("", "A: ALT. n=3 mice per group.", "B: AST. n=5 mice per group."),
+                *("A: Insets in (A) show cells.", ""),
+            ],
+        ),
     ],
 )
 def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(
@@ -479,6 +494,14 @@ def test_what_follows_the_last_panel_is_its_own_or_all_of_theirs(
                 "B: Southern blot.",
                 "",
             ],
+        ),
+        (
+            "(i) Heart. (ii) Lung. iii. Liver. iv. Kidney.",
+            ["", "i: Heart.", "ii: Lung.", "iii: Liver.", "iv: Kidney.", ""],
+        ),
+        (
+            "(A) Heart. (B) Lung. C. E. coli colonies. (D) Kidneys.",
+            ["", "A: Heart.", "B: Lung.", "C: E. coli colonies.", "D: Kidneys.", ""],
         ),
         # Abbreviations and initials in another style than the labels.
         (

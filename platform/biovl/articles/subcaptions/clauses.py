@@ -42,6 +42,7 @@ _NAMING = re.compile(
     rf"\b(?:[Ii]n|[Ff]or)\s(?P<noun>(?:the\s|both\s)?panels?\s|\((?={LIST}\)))?\(?(?P<list>{LIST})(?![-–'′=])"
 )
 """A reference to panels: ``Arrows in panels A and B``."""
+_COUNT = re.compile(r"[nN]\s?=")
 _SHORT_PANEL = 8
 """In words, on average. Seven of eight sentences behind shorter panels are about all, which is why
 there are none behind the panels before."""
@@ -563,7 +564,11 @@ class _Reader:
         # "Scale bar", "Bar,", "Magnification:" and "Data are": the number behind them differs.
         words = self.caption[start : start + 60].split(None, 2)[:2]
         opening = words[0] if words[0].endswith((",", ":")) else " ".join(words)
-        return opening in self.caption[since:start]
+        # "n=3 mice" and "n=5 mice" open alike, too.
+        if count := _COUNT.match(opening):
+            opening = count[0]
+        whole = re.compile(rf"(?<!\w){re.escape(opening)}")
+        return whole.search(self.caption, since, start) is not None
 
     def _cut(self, cut: Cut) -> int:
         self.certainty = min(self.certainty, cut.chance)

@@ -120,9 +120,9 @@ def _is_of_key(caption: str, family: Family, other: Marker, *, is_followed: bool
     # "T: Treated, C: Control", "Author: C. Guijarro", "Ci, intercellular CO2", "s. e. m."
     return (
         not is_run
-        or max(len(name) for name in other.names()) > 1
+        or (other.kind in ("upper", "lower") and max(len(name) for name in other.names()) > 1)
         or (not is_followed and caption[: other.start].rstrip()[-1:] in (",", ":"))
-        or _INITIAL.match(caption, other.end) is not None
+        or (not is_followed and _INITIAL.match(caption, other.end) is not None)
     )
 
 
