@@ -503,7 +503,8 @@ def test_a_thumbnail_next_to_an_image_is_no_image() -> None:
     content = article(
         f"<fig>{pair}<graphic xlink:href='b.jpg'/></fig><fig><p>{pair}</p></fig>"
         f"<fig><p><alternatives>{pair}</alternatives></p></fig>"
-        "<fig><graphic content-type='thumb' xlink:href='c.gif'/></fig>",
+        "<fig><graphic content-type='thumb' xlink:href='c.gif'/></fig>"
+        "<fig><graphic xlink:href='thumb_left.jpg'/><graphic content-type='fingerprint' xlink:href='d'/></fig>",
         front=f"<abstract abstract-type='graphical'><p><alternatives>{pair}</alternatives></p></abstract>",
     )
     one, image = Graphic(["a.jpg"]), Graphic(["a.jpg"], ["a.gif"])
@@ -512,6 +513,7 @@ def test_a_thumbnail_next_to_an_image_is_no_image() -> None:
         [one],
         [image],
         [Graphic(["c.gif"])],
+        [Graphic(["thumb_left.jpg"]), Graphic(["d"])],
         [image],
     ]
 
@@ -521,6 +523,8 @@ def test_the_image_of_a_group_belongs_to_its_captions_in_all_languages() -> None
         "<fig-group id='g'><fig xml:lang='pt'><caption><p>Forno.</p></caption></fig>"
         "<fig xml:lang='en'><caption><p>Oven.</p></caption></fig><alternatives>"
         "<graphic xlink:href='a.tif'/><graphic xlink:href='a.thumbnail.jpg'/></alternatives></fig-group>"
+        # A video shows itself.
+        "<fig-group><fig id='v'><media mimetype='video' xlink:href='v.mp4'/></fig><graphic xlink:href='b'/></fig-group>"
         # Of several images it is unknown which figure they are of.
         "<fig-group id='h'><fig id='x'/><graphic xlink:href='1'/><graphic xlink:href='2'/></fig-group>"
     )
@@ -528,6 +532,7 @@ def test_the_image_of_a_group_belongs_to_its_captions_in_all_languages() -> None
     assert [(f.caption, f.graphics) for f in content.figures] == [
         ("Forno.", [image]),
         ("Oven.", [image]),
+        ("", []),
         ("", []),
     ]
 
@@ -994,11 +999,12 @@ def test_the_layout_of_europe_pmc() -> None:
         "</contrib-group><contrib-group content-type='editor'><contrib><name><surname>Ed</surname></name>"
         "</contrib></contrib-group><abstract><title>Abstract</title><p>Cells grew.</p>"
         "<sec sec-type='kwd-group'><p><bold>Keywords:</bold> growth, Fe(II, III), cell wall</p></sec>"
+        "<sec sec-type='kwd-group'><p><bold>MeSH:</bold> Diabetes, Type 2; Obesity</p></sec>"
         "<sec sec-type='kwd-group'><p><bold>Abbreviations:</bold> CT, tomography</p></sec></abstract>",
     )
     assert content.authors == ["Li"]
     assert content.abstract == "Abstract\nCells grew."
-    assert content.keywords == ["growth", "Fe(II, III)", "cell wall"]
+    assert content.keywords == ["growth", "Fe(II, III)", "cell wall", "Diabetes, Type 2", "Obesity"]
     assert content.abbreviations == "CT, tomography"
     assert content.reference_pmids == ["77"]
 
@@ -1011,9 +1017,12 @@ def test_authors_have_their_given_names_first() -> None:
         <contrib-group><contrib><name><surname>Li</surname></name></contrib></contrib-group>
         </collab></contrib><contrib contrib-type="editor"><name><surname>Lee</surname></name></contrib>
         <contrib><string-name>Ana de Sá</string-name></contrib><contrib><string-name><surname>Wu</surname>,
-        <given-names>Bo</given-names></string-name></contrib></contrib-group>""",
+        <given-names>Bo</given-names></string-name></contrib><contrib><name-alternatives><name><surname>Sato</surname>
+        </name><string-name>佐藤</string-name></name-alternatives><bio><p><string-name>Jane Doe</string-name></p></bio>
+        </contrib><contrib contrib-type="editor"><name-alternatives><string-name>Ed</string-name>
+        </name-alternatives></contrib></contrib-group>""",
     )
-    assert content.authors == ["Wenmei He", "Li", "Ana de Sá", "Bo Wu"]
+    assert content.authors == ["Wenmei He", "Li", "Ana de Sá", "Bo Wu", "Sato"]
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,22 @@ def separate_keywords(article: etree._Element) -> None:
         etree.SubElement(group, "title").text = title
         listed = words.removeprefix(title).lstrip(": ")
         is_one = are_abbreviations(group)
-        for word in [listed] if is_one else re.split(_SEPARATOR.format(";,"), listed):
+        # "Diabetes Mellitus, Type 2; Obesity" are two.
+        signs = ";" if "; " in listed else ";,"
+        for word in [listed] if is_one else re.split(_SEPARATOR.format(signs), listed):
             etree.SubElement(group, "kwd").text = word
     detach(sections)
+
+
+def _is_author(name: etree._Element) -> bool:
+    """Return whether a name is an author's: the first of alternatives, in no biography."""
+    alternatives = next(name.iterancestors("name-alternatives"), name)
+    is_first = next(alternatives.iter("name", "string-name")) is name
+    contributor = next(name.iterancestors("contrib", "bio"), None)
+    if contributor is None:
+        return is_first
+    role = contributor.get("contrib-type", "author")
+    return is_first and contributor.tag == "contrib" and role == "author"
 
 
 def front_matter(article: etree._Element) -> dict[str, Any]:
@@ -87,7 +100,7 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
             for group in meta.iterfind("contrib-group")
             if group.get("content-type") != "editor"
             for name in group.iter("name", "string-name")
-            if name.getparent().get("contrib-type", "author") == "author"
+            if _is_author(name)
         ),
         "keywords": _unique(
             word

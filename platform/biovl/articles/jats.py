@@ -40,6 +40,7 @@ DEFECTS = (
 _PROLOG_BYTES = 100_000
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _HIGHWIRE_ID = "{http://schema.highwire.org/Journal}id"
+_THUMBNAIL = re.compile(r"(?<![a-z])thumb(?:nail)?s?(?:\.\w+)?$")
 _LABEL_IN_CAPTION = re.compile(r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE)
 # "<bold>Figure 1</bold>Cells" and "Figure 1.Cells" are a label and a text; "Fig. 1A" is a label.
 # Possessive: with several ways to match marks, thousands of them would take quadratic time.
@@ -238,7 +239,8 @@ def _figure(
         label = stated[0].rstrip(" .:") if stated else ""
     graphics = _graphics(figure)
     # SciELO publishes one image per group, whose figures are its caption in several languages.
-    if not graphics and len(group_images) == 1:
+    has_none = not graphics and figure.find(".//media") is None and place.parent_key is None
+    if has_none and len(group_images) == 1:
         graphics = group_images
     permissions = figure.find("permissions")
     credit = "\n".join(
@@ -374,7 +376,8 @@ def _images_of(graphics: Iterable[etree._Element]) -> list[Graphic]:
 def _is_lesser(graphic: etree._Element) -> bool:
     use = f"{graphic.get('specific-use', '')} {graphic.get('content-type', '')}".lower()
     name = (graphic.get(_HREF) or "").lower()
-    return "thumb" in use or "print" in use or "thumb" in name
+    is_print = re.search(r"\bprint\b", use) is not None
+    return "thumb" in use or is_print or _THUMBNAIL.search(name) is not None
 
 
 def _own_license(permissions: etree._Element | None) -> License | None:
@@ -397,9 +400,11 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
         graphics = [graphic for graphic in abstract.iter("graphic") if graphic.get(_HREF)]
         if len(caption) * len(graphics) > MOST_TEXT:
             continue
-        ids = {graphic.get(_HREF): graphic.get("id") for graphic in graphics}
+        ids: dict[str, list[str | None]] = {}
+        for graphic in graphics:
+            ids.setdefault(graphic.get(_HREF), []).append(graphic.get("id"))
         for image in _images_of(graphics):
-            xml_id = ids[image.hrefs[0]]
+            xml_id = ids[image.hrefs[0]].pop(0)
             found.append(
                 FigureContent(
                     key=xml_id or f"abstract{len(found) + 1}",
