@@ -207,6 +207,8 @@ def test_pretraining_loads_the_initial_weights_that_its_manifest_names(
 def test_all_trials_of_a_sweep_load_the_commit_with_which_it_began(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # Trials change to their working folder; undone at the end.
+    monkeypatch.chdir(tmp_path)
     models = [save_clip(tmp_path / name, seed) for seed, name in enumerate("ab")]
     repo = hub.repos["models/ann/clip"] = Repo(private=False, files=files_of(models[0]))
     name, out = "hf-hub:ann/clip", str(tmp_path / "sweep")
