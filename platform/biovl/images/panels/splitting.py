@@ -15,7 +15,7 @@ from biovl.images.labels.reading import Label
 from biovl.images.matching import cut_axes, matched_names, reading_order, skipped_letters
 from biovl.images.panels.choice import Chooser, Leaf, PanelChoice
 from biovl.images.panels.cuts import Mark, regions_of
-from biovl.images.panels.ink import Ink, ink_of
+from biovl.images.panels.ink import Cut, Ink, ink_of
 from biovl.images.panels.insets import insets_of
 from biovl.images.panels.proposals import Proposed, proposed_in
 
@@ -106,7 +106,12 @@ def _chosen(
             if proposed:
                 choices.append(chooser.as_proposed(choices[0]))
             is_counted = is_agreed and best is None and len(choices[-1].leaves) == count
-            if is_counted and not _is_clear(choices[0]):
+            # Of the same panels, those of cuts are more certain.
+            if (
+                is_counted
+                and not _is_clear(choices[0])
+                and _boxes(choices[0]) != _boxes(choices[-1])
+            ):
                 # Their sizes are as seen, and need not be alike.
                 return replace(choices[-1], imbalance=0.0)
             for choice in choices:
@@ -115,6 +120,10 @@ def _chosen(
         if (best is not None and _is_clear(best)) or len(expected) < 2:
             break
     return best
+
+
+def _boxes(choice: PanelChoice) -> set[Cut]:
+    return {leaf.box for leaf in choice.leaves}
 
 
 def _is_clear(choice: PanelChoice) -> bool:
