@@ -106,7 +106,8 @@ def _chosen(
             if proposed:
                 choices.append(chooser.as_proposed(choices[0]))
             is_counted = is_agreed and best is None and len(choices[-1].leaves) == count
-            # Of the same panels, those of cuts are more certain.
+            # Not in the second attempt: without labels, no cut is clear. If cuts give the same
+            # panels, they are more certain.
             if (
                 is_counted
                 and not _is_clear(choices[0])
