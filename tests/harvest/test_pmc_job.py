@@ -111,6 +111,19 @@ def test_what_is_chosen_comes_with_its_licence_and_only_its_figures_media_are_fe
     assert max(asked.open for asked in server.asked) <= CONCURRENT
 
 
+def test_articles_of_a_list_are_looked_up_one_by_one_and_absent_ones_are_named(
+    ray_session: None, server: Server, articles: list[PackageFiles], tmp_path: Path
+) -> None:
+    wanted = [articles[0].pmcid, articles[2].pmcid]
+    (tmp_path / "ids.txt").write_text("\n".join([*wanted, "PMC1", "PMC999"]))
+    given = config(server, tmp_path / "out", ids=str(tmp_path / "ids.txt"))
+    manifest = harvest(given)
+    assert {row["article_id"] for row in rows(tmp_path / "out", "articles")} == set(wanted)
+    (warning,) = manifest.warnings
+    assert warning.startswith("2 of 4 requested articles are not in the bucket: PMC1, PMC999;")
+    assert not [key for key in server.got() if key.endswith(".csv.gz")]
+
+
 def test_faults_are_waited_for_or_told_and_harm_nothing_else(
     ray_session: None, server: Server, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ class _Acquired:
     counts: dict[str, Any]
     files: dict[str, dict[str, int]]
     notes: dict[str, Any]
+    warnings: list[str]
 
 
 def check(config: HarvestConfig) -> None:
@@ -90,7 +91,7 @@ def harvest(config: HarvestConfig, report: Progress) -> Manifest:
             unfetched = outcome.publish_unfetched(place)
         if not found.units and draft.read_note("units/000000") is None:
             write_unit(config, 0, ())
-        whole = manifest_of(job, draft, max(len(found.units), 1))
+        whole = manifest_of(job, draft, max(len(found.units), 1), found.warnings)
         # An incremental harvest may have no new rows.
         if not settings.since:
             check_figures(config, whole)
@@ -216,6 +217,8 @@ def _acquire(
         f"{counts['listed']:,} versions listed, {sum(r['chosen'] for r in chosen):,} articles to "
         f"read; left out: {_told(counts['left_out']) or 'none'}"
     )
+    warnings = _absent_warnings(compared, plan["asked"])
+    report.warn(warnings)
     return _Acquired(
         units=_units([receipt["chosen"] for receipt in chosen], packages_per_unit),
         counts=counts,
@@ -224,7 +227,25 @@ def _acquire(
             "snapshot": plan["date"],
             "snapshot of a row": "the day on which the article's record was changed last",
         },
+        warnings=warnings,
     )
+
+
+def _absent_warnings(
+    compared: Sequence[Mapping[str, Any]], requested: Sequence[int] | None
+) -> list[str]:
+    """Return a warning if the bucket does not contain some of the requested articles."""
+    # Receipts of drafts that an earlier version began lack this count.
+    found = [receipt["absent"] for receipt in compared if "absent" in receipt]
+    count = sum(each["count"] for each in found)
+    if not count or requested is None:
+        return []
+    names = [f"PMC{number}" for each in found for number in each["first"]][:10]
+    more = ", …" if count > len(names) else ""
+    return [
+        f"{count:,} of {len(requested):,} requested articles are not in the bucket: "
+        f"{', '.join(names)}{more}; it contains the open access subset and author manuscripts"
+    ]
 
 
 def _units(chosen: Sequence[int], size: int) -> list[Unit]:

@@ -6,7 +6,7 @@ import pytest
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError, SourceError
-from biovl.harvest.pmc.estimate import estimate
+from biovl.harvest.pmc.estimate import Extrapolated, estimate, format_estimate
 from biovl.harvest.pmc.search import requested_articles
 from biovl.harvest.pmc.settings import Config
 from biovl.sample.packages import PackageFiles
@@ -83,7 +83,7 @@ def test_an_estimate_counts_what_few_articles_have_and_extrapolates_from_a_sampl
     bucket.put_inventory("2026-10-01")
     with serving(bucket) as server:
         found = estimate(Config(endpoint=server.url, requests_per_s=2_000))
-        assert (found.listed, found.requested, found.sampled) == (250, 250, 200)
+        assert (found.listed, found.found, found.requested, found.sampled) == (250, 250, None, 200)
         assert found.articles.error > 0
         assert abs(found.articles.total - 200) < max(found.articles.error, 15)
         assert abs(found.figures.total - 400) < max(found.figures.error, 30)
@@ -91,3 +91,31 @@ def test_an_estimate_counts_what_few_articles_have_and_extrapolates_from_a_sampl
         assert not [a for a in server.asked if a.method == "GET" and a.key.startswith("PMC")]
         # At 1,800 a second: all records, an XML and two images of each.
         assert found.seconds >= (250 + 3 * found.articles.total) / 1_800 * 0.99
+
+
+def test_an_estimate_of_a_list_counts_the_articles_that_the_bucket_lacks(tmp_path: Path) -> None:
+    bucket = Bucket()
+    for number in (1, 2, 11):
+        package = PackageFiles(f"PMC{number}", "x.xml", {"x.xml": b"<article/>", "a.jpg": b"a"}, ())
+        bucket.put_article(package)
+    (tmp_path / "ids.txt").write_text("PMC1\nPMC2\nPMC3\n")
+    with serving(bucket) as server:
+        text = format_estimate(Config(endpoint=server.url, ids=str(tmp_path / "ids.txt")))
+        listed = {asked.key for asked in server.asked if asked.key.startswith("?metadata/")}
+    assert listed == {"?metadata/PMC1.", "?metadata/PMC2.", "?metadata/PMC3."}
+    rows = dict(line.split(maxsplit=1) for line in text.splitlines() if "  " in line)
+    assert rows["listed"] == "2 versions; 2 articles of 3 requested ones"
+    assert rows["articles"] == "2"
+    assert rows["figures"].startswith("2 ")
+    assert rows["time"].startswith("0 s ")
+
+
+@pytest.mark.parametrize(
+    ("total", "error", "text"),
+    [(0, 0, "0"), (1_234_567, 0.2, "1,234,567"), (1_234_567, 8_910, "1,230,000 ± 8,910"),
+     (12.34, 0.567, "12.3 ± 0.567")],
+)  # fmt: skip
+def test_a_total_is_rounded_to_three_digits_if_it_is_not_exact(
+    total: float, error: float, text: str
+) -> None:
+    assert str(Extrapolated(total, error)) == text

@@ -46,7 +46,10 @@ class HarvestEstimate:
     """Estimated number of articles, figures and requests of a harvest, and their size and time."""
 
     listed: int
-    requested: int
+    found: int
+    """Number of requested articles that the bucket contains."""
+    requested: int | None
+    """Number of requested articles; None if all."""
     sampled: int
     articles: Extrapolated
     figures: Extrapolated
@@ -71,17 +74,18 @@ def estimate(config: Config) -> HarvestEstimate:
         parts = listing.parts_of(read)
         for number in range(len(parts)):
             steps.compare(place, plan, files, parts, number)
-        requested, sample = _sample(place, len(parts))
+        found, sample = _sample(place, len(parts))
         with place.service(plan["url"]) as service:
             service.known = plan["known"]
             return _of_sample(
-                config, service, place.store("sample"), sample, requested,
-                sum(receipt["rows"] for receipt in read),
+                config, service, place.store("sample"), sample, found,
+                listed=sum(receipt["rows"] for receipt in read),
+                requested=None if plan["asked"] is None else len(plan["asked"]),
             )  # fmt: skip
 
 
 def _sample(place: AcquisitionContext, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
-    """Return the number of articles, and the versions of a random sample of them."""
+    """Return the number of requested articles in the bucket, and the versions of a sample."""
     numbers = [
         np.unique(place.table("versions", part)["number"].to_numpy()) for part in range(parts)
     ]
@@ -102,8 +106,10 @@ def _of_sample(
     service: BucketClient,
     store: Store,
     sample: Sequence[Sequence[dict[str, Any]]],
-    requested: int,
+    found: int,
+    *,
     listed: int,
+    requested: int | None,
 ) -> HarvestEstimate:
     waited: list[float] = []
 
@@ -118,14 +124,14 @@ def _of_sample(
         return float(sum(_size(service, f"{record.name}/{name}") for name in names))
 
     with ThreadPoolExecutor(min(config.threads, 8)) as pool:
-        found = list(pool.map(record_of, sample))
-        taken = [record for record in found if record is not None]
+        records = list(pool.map(record_of, sample))
+        taken = [record for record in records if record is not None]
         sizes = list(pool.map(size_of, taken[:: max(1, len(taken) // SIZED)][:SIZED]))
-    articles = _extrapolated([float(record is not None) for record in found], requested)
-    images = [float(len(_images(record))) if record is not None else 0.0 for record in found]
-    figures = _extrapolated(images, requested)
+    articles = _extrapolated([float(record is not None) for record in records], found)
+    images = [float(len(_images(record))) if record is not None else 0.0 for record in records]
+    figures = _extrapolated(images, found)
     size = _extrapolated(sizes, round(articles.total))
-    requests = requested + articles.total + figures.total
+    requests = found + articles.total + figures.total
     # Most requests also wait for their turn: the fastest ones show the response time.
     answer_s = float(np.percentile(waited, 10)) if waited else 0.0
     seconds = max(
@@ -135,6 +141,7 @@ def _of_sample(
     )
     return HarvestEstimate(
         listed=listed,
+        found=found,
         requested=requested,
         sampled=len(sample),
         articles=articles,
@@ -150,13 +157,14 @@ def format_estimate(config: Config) -> str:
     """Return the estimate of a harvest as text."""
     found = estimate(config)
     size = found.size_bytes
-    gb = Extrapolated(size.total / 1e6, size.error / 1e6)
+    mb = Extrapolated(size.total / 1e6, size.error / 1e6)
+    of = "" if found.requested is None else f" of {found.requested:,} requested ones"
     return (
-        f"listed      {found.listed:,} versions, {found.requested:,} articles requested\n"
+        f"listed      {found.listed:,} versions; {found.found:,} articles{of}\n"
         f"sampled     {found.sampled:,} articles\n"
         f"articles    {found.articles}\n"
         f"figures     {found.figures}  (images among the media of their records)\n"
-        f"size        {gb} MB\n"
+        f"size        {mb} MB\n"
         f"requests    {found.requests:,.0f}\n"
         f"time        {_duration(found.seconds)} at least, with {config.requests_per_s:g} requests "
         f"a second and {config.concurrent} at a time; an answer takes {found.answer_s:.3f} s\n"

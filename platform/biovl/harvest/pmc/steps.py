@@ -33,6 +33,8 @@ from biovl.harvest.sources import FileError
 
 ARTICLES_PER_CHUNK = 1_000
 """Number of articles whose records one task reads."""
+_MOST_NAMED = 10
+"""Number of articles that are not in the bucket that each range names."""
 
 _VERSIONS = catalogue.SCHEMA.append(pa.field("same", pa.bool_(), nullable=False)).append(
     pa.field("asked", pa.bool_(), nullable=False)
@@ -97,12 +99,24 @@ def compare(
     place.write("versions", number, touched)
     place.write("rest", number, rest.select(catalogue.SCHEMA.names))
     place.write("ended", number, found.ended)
+    absent = _absent(numbers, new["number"].to_numpy(), range_)
     return {
         "chunks": _chunks(touched["number"].to_numpy()),
+        "absent": {"count": len(absent), "first": absent[:_MOST_NAMED].tolist()},
         "refused": dict(refused),
         "changes": found.counts,
         "states": tally(rest["state"], catalogue.HARVESTED),
     }
+
+
+def _absent(
+    requested: np.ndarray | None, listed: np.ndarray, range_: catalogue.Range
+) -> np.ndarray:
+    """Return the requested numbers of a range that no version is listed of, sorted."""
+    if requested is None:
+        return np.array([], np.int64)
+    inside = (requested >= range_.begin) & (requested < range_.end)
+    return np.setdiff1d(requested[inside], listed)
 
 
 def _earlier(since: str, range_: catalogue.Range) -> pa.Table:
