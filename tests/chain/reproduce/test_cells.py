@@ -1,6 +1,7 @@
 """Our numbers are those of the reports: scores, averages over what is there, places in a file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,3 +175,38 @@ def test_numbers_after_a_changed_setting_are_not_equal(
     graph = build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
     found = cells(TABLE, graph, Outcome({}, {}, {}))
     assert {cell.row for cell in found if cell.equal == "no"} == rows
+
+
+def test_time_of_training_is_relative_to_the_first_row(tmp_path: Path) -> None:
+    table = PAPERS.tables["biomedclip_s4"]
+    settings = read_settings({"folder": str(tmp_path)}, PAPERS)
+    graph = build(PAPERS, {"biomedclip_s4": table}.values(), settings)
+    published = {}
+    for each, seconds in zip(table.rows, ([2.0, 2.0], [5.0, 1.0]), strict=True):
+        out = tmp_path / each.model
+        out.mkdir()
+        (out / "metrics.jsonl").write_text(
+            "".join(json.dumps({"step": n, "step_s": s}) + "\n" for n, s in enumerate(seconds))
+        )
+        step = next(step for step in graph.steps if step.name == each.model)
+        published[each.model] = Link(step, SimpleNamespace(out=str(out)), "published")
+    found = cells(table, graph, Outcome(published, {}, {}))
+    times = [cell for cell in found if cell.column == "training time"]
+    assert [cell.ours for cell in times] == [1.0, 1.5]
+    # Of a model that was not trained here nothing is known.
+    del published[table.rows[0].model]
+    lacking = cells(table, graph, Outcome(published, {table.rows[0].model: "stopped"}, {}))
+    assert {cell.missing for cell in lacking if cell.column == "training time"} == {"stopped"}
+
+
+def test_the_list_says_what_each_table_needs(tmp_path: Path) -> None:
+    names = ("biomedclip_s5", "biomedica_8")
+    few = replace(PAPERS, tables={name: PAPERS.tables[name] for name in names})
+    settings = read_settings({"folder": str(tmp_path)}, few)
+    graphs = {name: build(few, [table], settings) for name, table in few.tables.items()}
+    text = report.listing(few, graphs)
+    with_data, without = (text.partition(f"  {name}: ")[2].split("\n\n")[0] for name in names)
+    assert f"needs data: {', '.join(NAMES)} (biovl prepare --list)" in with_data
+    assert "1 x harvest" in with_data
+    assert "no steps" in without
+    assert "needs" not in without
