@@ -295,3 +295,9 @@ def test_a_card_of_a_table_of_ones_own_does_not_speak_of_articles() -> None:
     prose = re.sub(r"`[^`]*`|!\[.*", "", text)
     found = [line for line in prose.splitlines() if re.search("article|literature|PMC", line)]
     assert found == []
+
+
+def test_warnings_are_listed() -> None:
+    made = manifest(train=1)
+    made["notes"]["warnings"] = ["val has 3 pairs", "one licence group"]
+    assert "\nWarnings:\n\n* val has 3 pairs\n* one licence group\n" in card([pair("A")], made)

@@ -137,7 +137,7 @@ def dataset_card(
 
     Args:
         manifest: Content of the corpus' ``manifest.json``: ``config``, ``inputs``,
-            ``counts.shards``, ``notes`` and ``code`` are read.
+            ``counts.shards``, ``notes`` (with ``warnings``) and ``code`` are read.
         stats: Result of ``statistics``.
         record: The fields of a pair's ``.json`` and their types, see ``hub.front_matter``.
         plots: Names of the files in ``plots/`` next to the card.
@@ -264,7 +264,9 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) 
         for number, rule in enumerate(config["rules"], start=1)
     ]
     dropped = [[reason, count] for reason, count in stats["dropped"].items()]
-    notes = [f"* {key}: {value}" for key, value in manifest["notes"].items()]
+    about = {key: value for key, value in manifest["notes"].items() if key != "warnings"}
+    notes = [f"* {key}: {value}" for key, value in about.items()]
+    warnings = [f"* {warning}" for warning in manifest["notes"].get("warnings", ())]
     seen = stats["harvested"]
     split = config["split"]
     val, test = (f"{split[f'{name}_permyriad'] / 100:g} %" for name in ("val", "test"))
@@ -285,6 +287,7 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) 
         "What was left out, each image under the first reason that applied:",
         table(["reason", "images"], dropped) if dropped else "(nothing)",
         "\n".join(notes),
+        "\n".join(["Warnings:", "", *warnings]) if warnings else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
