@@ -197,7 +197,7 @@ def _acquire(
     stages = Stages(draft, report)
     files = len(plan.get("lists") or plan["files"])
     read = stages.run("reading list", files, listing.read_inventory, (place, plan))
-    parts = listing.parts_of(read)
+    parts = listing.parts_of(read, plan)
     shared: tuple[Any, ...] = (place, plan, files, parts)
     compared = stages.run("comparing range", len(parts), steps.compare, shared)
     for number in range(files):
@@ -244,7 +244,7 @@ def _absent_warnings(
     more = ", …" if count > len(names) else ""
     return [
         f"{count:,} of {len(requested):,} requested articles are not in the bucket: "
-        f"{', '.join(names)}{more}; it contains the open access subset and author manuscripts"
+        f"{', '.join(names)}{more}; it contains {listing.CONTENT}"
     ]
 
 

@@ -110,6 +110,14 @@ def test_an_estimate_of_a_list_counts_the_articles_that_the_bucket_lacks(tmp_pat
     assert rows["time"].startswith("0 s ")
 
 
+def test_a_list_of_which_the_bucket_contains_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("PMC3\nPMC4\n")
+    with serving(Bucket()) as server:
+        wanted = Config(endpoint=server.url, ids=str(tmp_path / "ids.txt"))
+        with pytest.raises(SourceError, match="none of the 2 requested articles"):
+            estimate(wanted)
+
+
 @pytest.mark.parametrize(
     ("total", "error", "text"),
     [(0, 0, "0"), (1_234_567, 0.2, "1,234,567"), (1_234_567, 8_910, "1,230,000 ± 8,910"),

@@ -71,7 +71,7 @@ def estimate(config: Config) -> HarvestEstimate:
         plan = listing.plan(place)
         files = len(plan.get("lists") or plan["files"])
         read = [listing.read_inventory(place, plan, number) for number in range(files)]
-        parts = listing.parts_of(read)
+        parts = listing.parts_of(read, plan)
         for number in range(len(parts)):
             steps.compare(place, plan, files, parts, number)
         found, sample = _sample(place, len(parts))

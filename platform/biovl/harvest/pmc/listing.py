@@ -21,6 +21,8 @@ from biovl.harvest.pmc.endpoint import bucket_url
 from biovl.harvest.pmc.search import requested_articles
 from biovl.harvest.sources import FileError
 
+CONTENT = "the open access subset, author manuscripts and historical scans"
+"""What the bucket consists of, for messages about articles that it does not contain."""
 LISTED_AT_ONCE = 500
 """Articles per lookup task."""
 ROWS_PER_RANGE = 500_000
@@ -127,13 +129,18 @@ def _file(
         yield from inventory.rows(packed, size, columns, bucket, refused)
 
 
-def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+def parts_of(read: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Return the ranges of article numbers, from the histograms of all inventory files.
 
     Raises:
         SourceError: If there is no article version at all.
     """
     if not any(receipt["rows"] for receipt in read):
+        if "lists" in plan:
+            raise SourceError(
+                f"none of the {len(plan['asked']):,} requested articles is in the bucket, which "
+                f"contains {CONTENT}: check source.ids or source.search"
+            )
         refused = sum((Counter(receipt["refused"]) for receipt in read), Counter())
         raise SourceError(f"the source lists no article versions; left out: {dict(refused)}")
     found = catalogue.ranges([receipt["counted"] for receipt in read], ROWS_PER_RANGE)

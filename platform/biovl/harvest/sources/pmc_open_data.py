@@ -94,7 +94,7 @@ def _all_records(place: AcquisitionContext) -> Iterator[Record]:
     plan = listing.plan(place)
     files = len(plan.get("lists") or plan["files"])
     read = [listing.read_inventory(place, plan, number) for number in range(files)]
-    parts = listing.parts_of(read)
+    parts = listing.parts_of(read, plan)
     compared = [steps.compare(place, plan, files, parts, number) for number in range(len(parts))]
     chunks = steps.chunks_of(compared)
     for number in range(len(chunks)):
