@@ -11,14 +11,8 @@ from biovl.finetune.config import FinetuneConfig
 TEST = {"before": 0.1, "after": 0.2, "difference": 0.1, "low": 0.05, "high": 0.15, "p": 0.01}
 
 
-@pytest.mark.parametrize(
-    ("spdx", "group", "expected"),
-    [
-        ("CC-BY-4.0", "commercial", ("cc-by-4.0", None)),
-        ("CC-BY-NC-4.0", "noncommercial", ("other", "data-in-part-noncommercial")),
-    ],
-)
-def test_the_hub_reads_the_licence_of_the_data(spdx, group, expected) -> None:
+def card(model: str, spdx: str = "CC0-1.0", group: str = "commercial") -> ModelCard:
+    """Return the card of a model, as the Hub reads it."""
     manifest = Manifest(
         kind="model",
         config={},
@@ -29,13 +23,37 @@ def test_the_hub_reads_the_licence_of_the_data(spdx, group, expected) -> None:
         notes={"test": TEST, "scores": [], "selection": "it gains"},
     )
     config = FinetuneConfig(
-        model="given",
+        model=model,
         corpus="corpus",
         out="out",
         retained={"kinds": Plugin("zero_shot", {"data": "d"})},
     )
     stats = {"licenses": [{"license": spdx}], "license_groups": [{"license_group": group}]}
-    found = ModelCard(model_card(manifest, config, stats))
+    return ModelCard(model_card(manifest, config, stats))
+
+
+@pytest.mark.parametrize(
+    ("spdx", "group", "expected"),
+    [
+        ("CC-BY-4.0", "commercial", ("cc-by-4.0", None)),
+        ("CC-BY-NC-4.0", "noncommercial", ("other", "data-in-part-noncommercial")),
+    ],
+)
+def test_the_hub_reads_the_licence_of_the_data(spdx, group, expected) -> None:
+    found = card("given", spdx, group)
     assert (found.data.license, found.data.license_name) == expected
     assert found.data.library_name == "open_clip"
     assert found.text.lstrip().startswith("# Fine-tuned model")
+
+
+@pytest.mark.parametrize(
+    ("model", "base"),
+    [
+        ("hf-hub:owner/name", "owner/name"),
+        ("hf-hub:owner/name@abc", "owner/name"),
+        ("ViT-B-32/openai", None),
+        ("runs/local", None),
+    ],
+)
+def test_the_hub_links_to_a_given_model_that_it_has(model, base) -> None:
+    assert card(model).data.base_model == base

@@ -66,7 +66,7 @@ def model_card(manifest: Manifest, config: FinetuneConfig, stats: Mapping[str, A
     counts, notes = manifest.counts, manifest.notes
     pairs, test = counts["pairs"], notes["test"]
     parts = [
-        front_matter(stats, _NAME),
+        front_matter(stats, _NAME, base=config.model),
         f"# {_NAME}",
         f"`{config.model}`, fine-tuned on {pairs['train']:,} pairs of `{config.corpus}`. "
         f"{_VERDICTS[counts['verdict']]}: on {pairs['test']:,} test pairs the mean reciprocal rank "

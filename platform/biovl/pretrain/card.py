@@ -10,6 +10,7 @@ import yaml
 from biovl.assemble.origin import origin
 from biovl.core import config as configs
 from biovl.core.markdown import percent, table
+from biovl.models import hub
 from biovl.models.builders.open_clip import Described
 from biovl.pretrain.card_sections import (
     data_sections,
@@ -112,20 +113,26 @@ def model_card(
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def front_matter(stats: Mapping[str, Any], name: str, earlier: Sequence[str] = ()) -> str:
+def front_matter(
+    stats: Mapping[str, Any], name: str, earlier: Sequence[str] = (), *, base: str = ""
+) -> str:
     """Return the YAML metadata of a model card, with its delimiters.
 
     Args:
         stats: ``stats.json`` of the corpus: ``licenses`` and ``license_groups`` are read.
         name: Title of the card.
         earlier: Corpora that the weights were trained on before; see ``earlier_corpora``.
+        base: The model that was fine-tuned. The Hub links to it, and shows its licence, if it is
+            ``hf-hub:OWNER/NAME``.
     """
+    on_hub = base.startswith("hf-hub:")
     values: dict[str, Any] = {
         "library_name": "open_clip",
         "pipeline_tag": "zero-shot-image-classification",
         "language": ["en"],
         "tags": ["biology", "medical", "clip", "image-text"],
         **hub_license(stats, earlier),
+        **({"base_model": hub.split(base)[0]} if on_hub else {}),
         "model_name": name,
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
