@@ -14,6 +14,7 @@ import pytest
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, StorageError
+from biovl.harvest import pmc_job
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from biovl.sample.packages import PackageFiles
@@ -116,12 +117,18 @@ def test_articles_of_a_list_are_looked_up_one_by_one_and_absent_ones_are_named(
 ) -> None:
     wanted = [articles[0].pmcid, articles[2].pmcid]
     (tmp_path / "ids.txt").write_text("\n".join([*wanted, "PMC1", "PMC999"]))
-    given = config(server, tmp_path / "out", ids=str(tmp_path / "ids.txt"))
-    manifest = harvest(given)
+    given_ids = {"ids": str(tmp_path / "ids.txt")}
+    manifest = harvest(config(server, tmp_path / "out", **given_ids))
     assert {row["article_id"] for row in rows(tmp_path / "out", "articles")} == set(wanted)
     (warning,) = manifest.warnings
-    assert warning.startswith("2 of 4 requested articles are not in the bucket: PMC1, PMC999;")
+    assert warning.startswith("2 of 4 requested articles are not in")
+    assert ": PMC1, PMC999;" in warning
     assert not [key for key in server.got() if key.endswith(".csv.gz")]
+    # Unchanged articles are not read again, and are not absent.
+    again = config(server, tmp_path / "next", since=str(tmp_path / "out"), **given_ids)
+    lines = dict(line.split(maxsplit=1) for line in pmc_job.estimate(again).splitlines())
+    assert lines["listed"] == "2 versions, 0 articles to read"
+    assert lines["warning:"] == warning
 
 
 def test_faults_are_waited_for_or_told_and_harm_nothing_else(

@@ -285,7 +285,7 @@ def read_units(
     read_one: Callable[[Mapping[str, Any]], dict[str, int]],
     report: Progress,
 ) -> None:
-    """Read the units without a receipt, one task per unit."""
+    """Read the units that no earlier attempt has finished, one Ray task per unit."""
     finished = {int(name.rpartition("/")[2]) for name in draft.note_names("units")}
     pending = [number for number in range(len(units)) if number not in finished]
     if not pending:

@@ -217,7 +217,7 @@ def _acquire(
         f"{counts['listed']:,} versions listed, {sum(r['chosen'] for r in chosen):,} articles to "
         f"read; left out: {_told(counts['left_out']) or 'none'}"
     )
-    warnings = _absent_warnings(compared, plan["asked"])
+    warnings = steps.absent_warnings(compared, plan)
     report.warn(warnings)
     return _Acquired(
         units=_units([receipt["chosen"] for receipt in chosen], packages_per_unit),
@@ -229,23 +229,6 @@ def _acquire(
         },
         warnings=warnings,
     )
-
-
-def _absent_warnings(
-    compared: Sequence[Mapping[str, Any]], requested: Sequence[int] | None
-) -> list[str]:
-    """Return a warning if the bucket does not contain some of the requested articles."""
-    # Receipts of drafts that an earlier version began lack this count.
-    found = [receipt["absent"] for receipt in compared if "absent" in receipt]
-    count = sum(each["count"] for each in found)
-    if not count or requested is None:
-        return []
-    names = [f"PMC{number}" for each in found for number in each["first"]][:10]
-    more = ", …" if count > len(names) else ""
-    return [
-        f"{count:,} of {len(requested):,} requested articles are not in the bucket: "
-        f"{', '.join(names)}{more}; it contains {listing.CONTENT}"
-    ]
 
 
 def _units(chosen: Sequence[int], size: int) -> list[Unit]:

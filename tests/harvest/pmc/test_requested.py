@@ -83,7 +83,7 @@ def test_an_estimate_counts_what_few_articles_have_and_extrapolates_from_a_sampl
     bucket.put_inventory("2026-10-01")
     with serving(bucket) as server:
         found = estimate(Config(endpoint=server.url, requests_per_s=2_000))
-        assert (found.listed, found.found, found.requested, found.sampled) == (250, 250, None, 200)
+        assert (found.listed, found.selected, found.sampled) == (250, 250, 200)
         assert found.articles.error > 0
         assert abs(found.articles.total - 200) < max(found.articles.error, 15)
         assert abs(found.figures.total - 400) < max(found.figures.error, 30)
@@ -103,8 +103,10 @@ def test_an_estimate_of_a_list_counts_the_articles_that_the_bucket_lacks(tmp_pat
         text = format_estimate(Config(endpoint=server.url, ids=str(tmp_path / "ids.txt")))
         listed = {asked.key for asked in server.asked if asked.key.startswith("?metadata/")}
     assert listed == {"?metadata/PMC1.", "?metadata/PMC2.", "?metadata/PMC3."}
-    rows = dict(line.split(maxsplit=1) for line in text.splitlines() if "  " in line)
-    assert rows["listed"] == "2 versions; 2 articles of 3 requested ones"
+    rows = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert rows["listed"] == "2 versions, 2 articles to read"
+    assert rows["warning:"].startswith("1 of 3 requested articles")
+    assert "PMC3;" in rows["warning:"]
     assert rows["articles"] == "2"
     assert rows["figures"].startswith("2 ")
     assert rows["time"].startswith("0 s ")

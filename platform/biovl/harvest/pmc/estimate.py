@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from biovl.core.limits import HEADROOM, LocalLimiter
-from biovl.harvest.pmc import listing, steps
+from biovl.harvest.pmc import steps
 from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
@@ -46,17 +46,19 @@ class HarvestEstimate:
     """Estimated number of articles, figures and requests of a harvest, and their size and time."""
 
     listed: int
-    found: int
-    """Number of requested articles that the bucket contains."""
-    requested: int | None
-    """Number of requested articles; None if all."""
+    """Number of article versions in the bucket's list."""
+    selected: int
+    """Number of articles whose records a harvest reads: the requested ones, and with ``since``
+    those that changed."""
     sampled: int
+    """Number of these whose records the estimate reads."""
     articles: Extrapolated
     figures: Extrapolated
     size_bytes: Extrapolated
     requests: float
     seconds: float
     answer_s: float
+    warnings: list[str]
 
 
 def estimate(config: Config) -> HarvestEstimate:
@@ -68,24 +70,19 @@ def estimate(config: Config) -> HarvestEstimate:
     """
     with tempfile.TemporaryDirectory() as folder:
         place = AcquisitionContext(config=config, out=folder, limiter=LocalLimiter(config.limits))
-        plan = listing.plan(place)
-        files = len(plan.get("lists") or plan["files"])
-        read = [listing.read_inventory(place, plan, number) for number in range(files)]
-        parts = listing.parts_of(read, plan)
-        for number in range(len(parts)):
-            steps.compare(place, plan, files, parts, number)
-        found, sample = _sample(place, len(parts))
+        plan, read, compared = steps.compare_all(place)
+        selected, sample = _sample(place, len(compared))
         with place.service(plan["url"]) as service:
             service.known = plan["known"]
             return _of_sample(
-                config, service, place.store("sample"), sample, found,
+                config, service, place.store("sample"), sample, selected,
                 listed=sum(receipt["rows"] for receipt in read),
-                requested=None if plan["asked"] is None else len(plan["asked"]),
+                warnings=steps.absent_warnings(compared, plan),
             )  # fmt: skip
 
 
 def _sample(place: AcquisitionContext, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
-    """Return the number of requested articles in the bucket, and the versions of a sample."""
+    """Return the number of articles to read, and the versions of a random sample of them."""
     numbers = [
         np.unique(place.table("versions", part)["number"].to_numpy()) for part in range(parts)
     ]
@@ -106,10 +103,10 @@ def _of_sample(
     service: BucketClient,
     store: Store,
     sample: Sequence[Sequence[dict[str, Any]]],
-    found: int,
+    selected: int,
     *,
     listed: int,
-    requested: int | None,
+    warnings: list[str],
 ) -> HarvestEstimate:
     waited: list[float] = []
 
@@ -127,11 +124,11 @@ def _of_sample(
         records = list(pool.map(record_of, sample))
         taken = [record for record in records if record is not None]
         sizes = list(pool.map(size_of, taken[:: max(1, len(taken) // SIZED)][:SIZED]))
-    articles = _extrapolated([float(record is not None) for record in records], found)
+    articles = _extrapolated([float(record is not None) for record in records], selected)
     images = [float(len(_images(record))) if record is not None else 0.0 for record in records]
-    figures = _extrapolated(images, found)
+    figures = _extrapolated(images, selected)
     size = _extrapolated(sizes, round(articles.total))
-    requests = found + articles.total + figures.total
+    requests = selected + articles.total + figures.total
     # Most requests also wait for their turn: the fastest ones show the response time.
     answer_s = float(np.percentile(waited, 10)) if waited else 0.0
     seconds = max(
@@ -141,8 +138,7 @@ def _of_sample(
     )
     return HarvestEstimate(
         listed=listed,
-        found=found,
-        requested=requested,
+        selected=selected,
         sampled=len(sample),
         articles=articles,
         figures=figures,
@@ -150,6 +146,7 @@ def _of_sample(
         requests=requests,
         seconds=seconds,
         answer_s=answer_s,
+        warnings=warnings,
     )
 
 
@@ -158,9 +155,8 @@ def format_estimate(config: Config) -> str:
     found = estimate(config)
     size = found.size_bytes
     mb = Extrapolated(size.total / 1e6, size.error / 1e6)
-    of = "" if found.requested is None else f" of {found.requested:,} requested ones"
     return (
-        f"listed      {found.listed:,} versions; {found.found:,} articles{of}\n"
+        f"listed      {found.listed:,} versions, {found.selected:,} articles to read\n"
         f"sampled     {found.sampled:,} articles\n"
         f"articles    {found.articles}\n"
         f"figures     {found.figures}  (images among the media of their records)\n"
@@ -169,6 +165,7 @@ def format_estimate(config: Config) -> str:
         f"time        {_duration(found.seconds)} at least, with {config.requests_per_s:g} requests "
         f"a second and {config.concurrent} at a time; an answer takes {found.answer_s:.3f} s\n"
         "An error is given where only a sample was looked at (95 %). Nothing was written.\n"
+        + "".join(f"warning: {warning}\n" for warning in found.warnings)
     )
 
 

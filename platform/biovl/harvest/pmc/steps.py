@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.core.folders import Folder
-from biovl.harvest.pmc import catalogue, inventory, records, unfetched, version_selection
+from biovl.harvest.pmc import catalogue, inventory, listing, records, unfetched, version_selection
 from biovl.harvest.pmc.client import DAMAGED_TRIES, FAILING, BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.records import Record
@@ -34,7 +34,7 @@ from biovl.harvest.sources import FileError
 ARTICLES_PER_CHUNK = 1_000
 """Number of articles whose records one task reads."""
 _MOST_NAMED = 10
-"""Number of articles that are not in the bucket that each range names."""
+"""Number of articles that a warning names."""
 
 _VERSIONS = catalogue.SCHEMA.append(pa.field("same", pa.bool_(), nullable=False)).append(
     pa.field("asked", pa.bool_(), nullable=False)
@@ -57,6 +57,26 @@ def chunks_of(compared: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int
         for part, receipt in enumerate(compared)
         for start, stop in receipt["chunks"]
     ]
+
+
+def compare_all(
+    place: AcquisitionContext,
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Plan, list and compare in this process, for callers without Ray.
+
+    Returns:
+        The plan, the receipts of ``listing.read_inventory``, and those of ``compare``, one per
+        range of article numbers.
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        StorageError: If the service fails.
+    """
+    plan = listing.plan(place)
+    files = len(plan.get("lists") or plan["files"])
+    read = [listing.read_inventory(place, plan, number) for number in range(files)]
+    parts = listing.parts_of(read, plan)
+    return plan, read, [compare(place, plan, files, parts, n) for n in range(len(parts))]
 
 
 def compare(
@@ -117,6 +137,26 @@ def _absent(
         return np.array([], np.int64)
     inside = (requested >= range_.begin) & (requested < range_.end)
     return np.setdiff1d(requested[inside], listed)
+
+
+def absent_warnings(compared: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
+    """Return a warning if the bucket does not list some of the requested articles.
+
+    Args:
+        compared: Receipts of ``compare``.
+        plan: Result of ``listing.plan``.
+    """
+    # Receipts of drafts that an earlier version began lack this count.
+    found = [receipt["absent"] for receipt in compared if "absent" in receipt]
+    count = sum(each["count"] for each in found)
+    if not count:
+        return []
+    names = [f"PMC{number}" for each in found for number in each["first"]][:_MOST_NAMED]
+    more = ", …" if count > len(names) else ""
+    return [
+        f"{count:,} of {len(plan['asked']):,} requested articles are not in the bucket's list of "
+        f"{plan['date']}: {', '.join(names)}{more}; it contains {listing.CONTENT}"
+    ]
 
 
 def _earlier(since: str, range_: catalogue.Range) -> pa.Table:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from biovl.core.folders import Folder
 from biovl.core.limits import Limiter, LocalLimiter
-from biovl.harvest.pmc import articles, listing, steps
+from biovl.harvest.pmc import articles, steps
 from biovl.harvest.pmc.client import BucketClient
 from biovl.harvest.pmc.context import AcquisitionContext
 from biovl.harvest.pmc.endpoint import bucket_url
@@ -91,11 +91,7 @@ class OpenData:
 
 
 def _all_records(place: AcquisitionContext) -> Iterator[Record]:
-    plan = listing.plan(place)
-    files = len(plan.get("lists") or plan["files"])
-    read = [listing.read_inventory(place, plan, number) for number in range(files)]
-    parts = listing.parts_of(read, plan)
-    compared = [steps.compare(place, plan, files, parts, number) for number in range(len(parts))]
+    plan, _, compared = steps.compare_all(place)
     chunks = steps.chunks_of(compared)
     for number in range(len(chunks)):
         done = steps.read_records(place, plan, chunks, number)
