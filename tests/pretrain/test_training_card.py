@@ -160,6 +160,13 @@ def test_the_licence_of_a_fork_is_no_freer_than_the_data_of_the_runs_before() ->
     assert "region=eu" not in text
 
 
+def test_the_hub_links_to_initial_weights_that_it_has() -> None:
+    given = {"architecture": "hf-hub:owner/name", "weights": "hf-hub:owner/name@abc"}
+    text = card(config=replace(CONFIG, model=Plugin("open_clip", given)))
+    assert front_matter(text)["base_model"] == "owner/name"
+    assert "base_model" not in front_matter(card())
+
+
 def test_data_that_is_not_free_is_named_plainly() -> None:
     text = card()
     assert "* 30 (30.0%) may be used for **noncommercial purposes only**." in text

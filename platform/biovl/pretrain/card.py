@@ -97,7 +97,7 @@ def model_card(
     """
     earlier = earlier_corpora(config, lineage)
     sections = [
-        front_matter(stats, name, earlier),
+        front_matter(stats, name, earlier, base=_initial_weights(config).get("both towers", "")),
         f"# {name}",
         _what(model),
         _loading(model),
@@ -122,8 +122,8 @@ def front_matter(
         stats: ``stats.json`` of the corpus: ``licenses`` and ``license_groups`` are read.
         name: Title of the card.
         earlier: Corpora that the weights were trained on before; see ``earlier_corpora``.
-        base: The model that was fine-tuned. The Hub links to it, and shows its licence, if it is
-            ``hf-hub:OWNER/NAME``.
+        base: The model that training began with; if it is ``hf-hub:OWNER/NAME``, the Hub links to
+            it.
     """
     on_hub = base.startswith("hf-hub:")
     values: dict[str, Any] = {
