@@ -99,7 +99,7 @@ def _absolute_database(url: str) -> str:
         ":memory:",
     )
     if is_file and not str(parsed.database).startswith("file:"):
-        parsed = parsed.set(database=str(Path(str(parsed.database)).absolute()))
+        parsed = parsed.set(database=str(Path(str(parsed.database)).expanduser().absolute()))
     return parsed.render_as_string(hide_password=False)
 
 

@@ -212,6 +212,10 @@ def test_paths_are_absolute_where_replicas_are_elsewhere(
     assert own.database == f"sqlite:///{tmp_path / 'review.db'}"
     assert (own.votes_per_cluster, own.rate.per_s) == (2, 5.0)
     assert settings_of({"concepts": "s3://b/c"}).concepts == "s3://b/c"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    at_home = settings_of({"concepts": "~/c", "database": "sqlite:///~/votes.db"})
+    assert at_home.concepts == str(tmp_path / "home" / "c")
+    assert at_home.database == f"sqlite:///{tmp_path / 'home' / 'votes.db'}"
     password = settings_of({"concepts": "c", "database": "postgresql://u:p@h/d"})
     assert password.database == "postgresql://u:p@h/d"
 
