@@ -1,1 +1,1 @@
-"""Retrieval and classification over HTTP: one Ray Serve application."""
+"""Retrieval and classification over HTTP: two Ray Serve applications, search and review."""

@@ -1,4 +1,4 @@
-"""Exact arithmetic for models that compute in bf16."""
+"""Arithmetic in float32 for models that compute in bf16."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute in the dtype of the tensors: no autocast, no TF32, no CUDA graph.
+    """Compute in the dtype of the tensors: no autocast, no TF32, no gradients.
 
     At a scale of 100, similarities in bf16 have steps of 0.5, which creates false ties and a
     relative error of 0.1 % in the gradient of the scale.
